@@ -1,0 +1,138 @@
+"""Keeps a fresh view of every region: probes, heartbeats, and what our own calls bring back."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from router.signs import HOME_RTT_MS, UNKNOWN_RTT_MS, Signs
+from tradewind.clock import Clock
+from tradewind.errors import StoreError, StoreFull, StoreMoving
+from tradewind.fleet import Fleet
+from tradewind.limits import HEARTBEAT_EVERY_MS, SECOND_MS
+from tradewind.ports import Vitals
+from tradewind.task import LiveWorker, RegionView
+
+
+def _no_hook(_region: str, _what: str) -> None:
+    """Nobody waits for a pass."""
+
+
+class Census:
+    """What this router knows of all regions. One event loop uses it; it takes no lock."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        region: str,
+        vitals: Mapping[str, Vitals],
+        clock: Clock,
+        *,
+        on_pass: Callable[[str, str], None] = _no_hook,
+    ) -> None:
+        """`region` is the router's own. `on_pass(region, "probe" | "workers")` is for tests."""
+        self._fleet, self._region, self._vitals = fleet, region, vitals
+        self._clock, self._on_pass = clock, on_pass
+        now_ms = clock.monotonic_ms()
+        self._signs = {
+            name: Signs(
+                name, fleet.health, prior_rtt_ms=self._prior_ms(region, name), now_ms=now_ms
+            )
+            for name in fleet.regions
+        }
+        self._first_look = {name: asyncio.Event() for name in vitals}
+
+    def views(self, origin: str | None = None) -> list[RegionView]:
+        """Every region as of now. For a caller in another region than ours, RTT is its prior."""
+        now_ms = self._clock.monotonic_ms()
+        elsewhere = origin if origin and origin != self._region else None
+        return [
+            signs.view(now_ms, rtt_ms=self._known_prior_ms(elsewhere, name) if elsewhere else None)
+            for name, signs in self._signs.items()
+        ]
+
+    def view(self, region: str) -> RegionView:
+        """One region as of now."""
+        return self._signs[region].view(self._clock.monotonic_ms())
+
+    def workers(self, region: str) -> Sequence[LiveWorker]:
+        """The live workers of a region, as last read."""
+        return self._signs[region].crew.workers
+
+    def silent(self) -> list[str]:
+        """Regions that this router holds for down, or has not reached yet."""
+        return [view.name for view in self.views() if view.health in {"DOWN", "UNKNOWN"}]
+
+    def sent(self, region: str, tasks: int) -> None:
+        """Tasks are on their way to a region."""
+        self._signs[region].sent(tasks)
+
+    def answered(
+        self, region: str, tasks: int, depths: Mapping[int, int], error: StoreError | None
+    ) -> None:
+        """The call that carried `tasks` ended: with a load report, or with `error` for all."""
+        self._signs[region].answered(self._clock.monotonic_ms(), tasks, depths)
+        self.note(region, error)
+
+    def note(self, region: str, error: StoreError | None) -> None:
+        """A call to a region went well, or ended with `error`."""
+        signs, now_ms = self._signs[region], self._clock.monotonic_ms()
+        if isinstance(error, StoreFull):
+            signs.filled(now_ms)
+        # A full store and a slot that moves are answers: the region lives.
+        signs.called(now_ms, ok=error is None or isinstance(error, StoreFull | StoreMoving))
+
+    async def first_look(self, timeout_s: float) -> None:
+        """Return once every region was probed, or `timeout_s` is over."""
+        looks = (event.wait() for event in self._first_look.values())
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*looks)
+        except TimeoutError:
+            return
+
+    async def run(self) -> None:
+        """Look at all regions until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for name in self._vitals:
+                group.create_task(self._probe_loop(name))
+                group.create_task(self._workers_loop(name))
+
+    async def _probe_loop(self, name: str) -> None:
+        while True:
+            await self._probe(name)
+            await asyncio.sleep(self._fleet.health.interval_ms / SECOND_MS)
+
+    async def _probe(self, name: str) -> None:
+        rtt_ms: float | None = None
+        try:
+            async with asyncio.timeout(self._fleet.health.timeout_ms / SECOND_MS):
+                rtt_ms = await self._vitals[name].probe()
+        except (StoreError, TimeoutError):
+            pass  # a failed probe is the finding
+        self._signs[name].probed(self._clock.monotonic_ms(), rtt_ms)
+        self._first_look[name].set()
+        self._on_pass(name, "probe")
+
+    async def _workers_loop(self, name: str) -> None:
+        while True:
+            await self._muster(name)
+            await asyncio.sleep(HEARTBEAT_EVERY_MS / SECOND_MS)
+
+    async def _muster(self, name: str) -> None:
+        try:
+            async with asyncio.timeout(self._fleet.health.timeout_ms / SECOND_MS):
+                workers = await self._vitals[name].workers()
+        except StoreError as error:
+            self.note(name, error)
+        except TimeoutError:
+            self._signs[name].called(self._clock.monotonic_ms(), ok=False)
+        else:
+            self.note(name, None)
+            self._signs[name].mustered(self._clock.monotonic_ms(), workers)
+        self._on_pass(name, "workers")
+
+    def _prior_ms(self, origin: str, name: str) -> float:
+        known_ms = self._known_prior_ms(origin, name)
+        return UNKNOWN_RTT_MS if known_ms is None else known_ms
+
+    def _known_prior_ms(self, origin: str, name: str) -> float | None:
+        return HOME_RTT_MS if origin == name else self._fleet.rtt_ms.get((origin, name))

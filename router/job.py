@@ -1,0 +1,117 @@
+"""One submit on its way: what it is, by when it must be answered, and what refused it so far."""
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from router.identity import Identity
+from tradewind import codec
+from tradewind.errors import StoreError
+from tradewind.fleet import Fleet
+from tradewind.ids import parse, partition_of
+from tradewind.policy.rules import Resolved
+from tradewind.state import State
+from tradewind.task import Draft, LedgerMark, NewTask
+
+MIN_LEFT_S: Final = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When an answer is due, by this process's monotonic clock."""
+
+    until_s: float
+    is_callers: bool  # False: the caller set none, and this is our own patience
+
+    @classmethod
+    def after(cls, seconds: float, *, is_callers: bool) -> "Deadline":
+        """Due in `seconds` from now."""
+        return cls(time.monotonic() + seconds, is_callers)
+
+    def left_s(self) -> float:
+        """Seconds left; never less than a positive trifle, so that it can be a time-out."""
+        return max(MIN_LEFT_S, self.until_s - time.monotonic())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has passed."""
+        return time.monotonic() >= self.until_s
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A task that is stored."""
+
+    task_id: str
+    region: str
+    state: State
+    duplicate: bool
+    rule: str  # what decided the region
+
+
+@dataclass(slots=True)
+class Job:
+    """One submit. `refused` grows while regions turn it away."""
+
+    draft: Draft
+    resolved: Resolved
+    identity: Identity
+    traceparent: str
+    deadline: Deadline
+    created_ms: int
+    fleet: Fleet
+    rule: str = ""  # of the latest decision
+    refused: dict[str, StoreError] = field(default_factory=dict[str, StoreError])
+
+    def permits(self, region: str) -> bool:
+        """Whether the task may be stored in `region` at all."""
+        return region in self.fleet.inside(self.resolved.fence)
+
+    def home(self, region: str) -> str:
+        """Return where its ledger entry lives, if the task goes to `region`."""
+        return self.identity.home or region
+
+    def mark_here(self, task_id: str, region: str) -> LedgerMark | None:
+        """Return its mark, if the entry lives in the task's own region and partition."""
+        mark = self.identity.mark
+        if mark is None or self.home(region) != region:
+            return None
+        partition = parse(task_id).partition
+        if mark.business and partition_of(mark.key, self.fleet.partitions) != partition:
+            return None
+        return mark
+
+    def reservation(self) -> LedgerMark | None:
+        """Return its mark for an entry elsewhere. The window counts from the earliest start."""
+        mark = self.identity.mark
+        if mark is None or not self.draft.delay_ms:
+            return mark
+        return replace(mark, window_ms=mark.window_ms + self.draft.delay_ms)
+
+    def task(
+        self, task_id: str, region: str, *, epoch: int = 1, mark: LedgerMark | None = None
+    ) -> NewTask:
+        """Return the task to store in `region`; the store adds the delay to the mark's window."""
+        draft, identity = self.draft, self.identity
+        return NewTask(
+            task_id=task_id,
+            queue=draft.queue,
+            name=draft.name,
+            priority=draft.priority,
+            packed=codec.pack(
+                draft,
+                fingerprint=identity.fingerprint,
+                fence=self.resolved.fence,
+                traceparent=self.traceparent,
+                birth_region=region,
+                deduplicated=identity.deduplicated,
+                created_ms=self.created_ms,
+                rule=self.rule,
+            ),
+            fence=self.resolved.fence,
+            epoch=epoch,
+            delay_ms=draft.delay_ms,
+            max_crashes=self.fleet.queue(draft.queue).max_crashes,
+            done_key=identity.fingerprint if identity.deduplicated else b"",
+            mark=mark,
+        )

@@ -1,0 +1,101 @@
+"""Finding a task by its id: birth region first, then where its pointers lead, then everywhere.
+
+A task has one owner, and what a region answers says who: a record that is not MOVING is the
+owner's; a MOVING record and a pointer name the next region to ask. NOT_FOUND needs a no from every
+region (design section 7).
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tradewind import ids
+from tradewind.errors import InvalidTask, RegionSilent, StoreError, UnknownTask
+from tradewind.ids import MalformedTaskId
+from tradewind.ports import Reads
+from tradewind.state import State
+from tradewind.task import Pointer, Record
+
+_TIMEOUT_S: Final = 3.0  # of one region's answer; as long as a probe may take (health.timeout)
+
+
+class _Silent:
+    """The region did not answer."""
+
+
+_SILENT: Final = _Silent()
+_Answer = Record | Pointer | _Silent | None
+
+
+def parse(task_id: str) -> ids.ParsedId:
+    """Read an id as a caller gave it. Raises InvalidTask."""
+    try:
+        return ids.parse(task_id)
+    except MalformedTaskId as error:
+        raise InvalidTask.field("task_id", str(error)) from None
+
+
+class Lookup:
+    """Reads tasks wherever they are."""
+
+    def __init__(self, reads: Mapping[str, Reads], partitions: int) -> None:
+        """`reads` by region name."""
+        self._reads, self._partitions = reads, partitions
+        self._by_code = {ids.region_code(name): name for name in reads}
+
+    async def find(self, task_id: str, *, watch: bool = False) -> Record:
+        """Return the task as its owner has it, or the source while the target knows nothing yet.
+
+        With `watch`, every region that is asked reports later changes, too. Raises InvalidTask for
+        a malformed id, UnknownTask if every region said no, RegionSilent if one did not answer.
+        """
+        born = parse(task_id)
+        if born.partition >= self._partitions:
+            raise UnknownTask(task_id)
+        answers: dict[str, _Answer] = {}
+        birthplace = self._by_code.get(born.region_code)
+        await self._follow(birthplace, task_id, answers, watch=watch)
+        if _best(answers.values()) is None:
+            await self._ask_rest(task_id, answers, watch=watch)
+        best = _best(answers.values())
+        if best is not None:
+            return best
+        silent = [name for name, answer in answers.items() if answer is _SILENT]
+        if silent:
+            raise RegionSilent(sorted(silent))
+        raise UnknownTask(task_id)
+
+    async def _follow(
+        self, place: str | None, task_id: str, answers: dict[str, _Answer], *, watch: bool
+    ) -> None:
+        """Ask `place`, and on to where its answer leads, each region once."""
+        while place is not None and place in self._reads and place not in answers:
+            answers[place] = await self._ask(place, task_id, watch=watch)
+            place = _next_place(answers[place])
+
+    async def _ask_rest(self, task_id: str, answers: dict[str, _Answer], *, watch: bool) -> None:
+        rest = [name for name in self._reads if name not in answers]
+        found = await asyncio.gather(*(self._ask(name, task_id, watch=watch) for name in rest))
+        answers.update(zip(rest, found, strict=True))
+
+    async def _ask(self, name: str, task_id: str, *, watch: bool) -> _Answer:
+        reads = self._reads[name]
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                return await (reads.watch(task_id) if watch else reads.read(task_id))
+        except (StoreError, TimeoutError):
+            return _SILENT
+
+
+def _next_place(answer: _Answer) -> str | None:
+    if isinstance(answer, Pointer):
+        return answer.target or None
+    if isinstance(answer, Record) and answer.state is State.MOVING:
+        return answer.target or None
+    return None
+
+
+def _best(answers: Iterable[_Answer]) -> Record | None:
+    """The highest epoch answers; at the same one, the target of a move before its source."""
+    records = [answer for answer in answers if isinstance(answer, Record)]
+    return max(records, key=lambda r: (r.epoch, r.state is not State.MOVING), default=None)

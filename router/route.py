@@ -1,0 +1,69 @@
+"""One submit's way to a region: the policy's decision, minus what refused us meanwhile."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from router.census import Census
+from tradewind.errors import StoreError, StoreFull
+from tradewind.fleet import Fleet
+from tradewind.policy.decide import decide, refusal
+from tradewind.policy.rules import Resolved
+from tradewind.task import Decision, Draft, RegionView
+
+_MAX_MEMORY: Final = 1_024  # pairs of origin and fence; far above what a file gives rise to
+
+
+class Routes:
+    """Decides regions, and remembers where the last task of each origin went."""
+
+    def __init__(self, fleet: Fleet, census: Census, draw: random.Random) -> None:
+        """`draw` is the chance in spilling over."""
+        self._fleet, self._census, self._draw = fleet, census, draw
+        self._last: dict[tuple[str, tuple[str, ...]], str] = {}
+
+    def decide(
+        self,
+        draft: Draft,
+        resolved: Resolved,
+        ledger_home: str,
+        refused: Mapping[str, StoreError] | None = None,
+    ) -> Decision:
+        """Return the decision. Regions in `refused` count as full, or as down."""
+        views = self._census.views(draft.origin_region or None)
+        if refused:
+            views = [_without(view, refused.get(view.name)) for view in views]
+        return decide(
+            draft,
+            views,
+            self._fleet,
+            draw=self._draw.random(),
+            home_hint=self._last.get((draft.origin_region, resolved.fence)),
+            ledger_home=ledger_home,
+            resolved=resolved,
+        )
+
+    def choose(
+        self,
+        draft: Draft,
+        resolved: Resolved,
+        ledger_home: str,
+        refused: Mapping[str, StoreError],
+    ) -> Decision:
+        """As `decide`; raises the refusal if there is no region."""
+        decision = self.decide(draft, resolved, ledger_home, refused)
+        if not decision.region:
+            raise refusal(decision, self._fleet)
+        if len(self._last) >= _MAX_MEMORY:
+            self._last.clear()
+        self._last[draft.origin_region, resolved.fence] = decision.region
+        return decision
+
+
+def _without(view: RegionView, error: StoreError | None) -> RegionView:
+    if error is None:
+        return view
+    if isinstance(error, StoreFull):
+        return replace(view, full=True)
+    return replace(view, health="DOWN")

@@ -1,0 +1,94 @@
+"""Storing one task in one region, until the outcome is certain or the deadline has passed."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from router.flush import Flush
+from router.job import Deadline
+from tradewind.errors import (
+    OutcomeUnknown,
+    StoreContractBroken,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    SubmitInFlight,
+)
+from tradewind.limits import RESERVATION_LEASE_MS
+from tradewind.ports import Intake
+from tradewind.task import LedgerHit, NewTask, Stored, Tombstoned, TooLate
+
+_FIRST_PAUSE_S: Final = 0.05  # a connection is opened anew in less
+_MAX_PAUSE_S: Final = 1.0
+
+
+class Refused(Exception):  # noqa: N818 - not an error of the caller's: another region may take it
+    """The region has not stored the task and, after this answer, will not."""
+
+    def __init__(self, region: str, error: StoreError) -> None:
+        """`error` says why."""
+        self.region, self.error = region, error
+        super().__init__(str(error))
+
+
+class Storing:
+    """Stores tasks by way of each region's flush."""
+
+    def __init__(self, intakes: Mapping[str, Intake], flushes: Mapping[str, Flush]) -> None:
+        """Both by region name."""
+        self._intakes, self._flushes = intakes, flushes
+
+    async def store(self, region: str, task: NewTask, deadline: Deadline) -> Stored | LedgerHit:
+        """Return the outcome. Raises Refused after a definite refusal.
+
+        Raises OutcomeUnknown at the deadline if the task may be there, SubmitInFlight if this id
+        has left for another region, StoreContractBroken as it comes.
+        """
+        sent = False  # whether an attempt whose answer is missing may have stored it
+        error: StoreError = StoreUnavailable(region, "the deadline passed", sent=False)
+        for pause_s in _pauses():
+            try:
+                async with asyncio.timeout(deadline.left_s()):
+                    outcome = await self._flushes[region].submit(task, timeout_s=deadline.left_s())
+            except TimeoutError:
+                sent = True  # it may have been flushed
+            except StoreContractBroken:
+                raise
+            except StoreError as caught:
+                error = caught
+                sent = sent or (isinstance(caught, StoreUnavailable) and caught.sent)
+                if not sent:
+                    raise Refused(region, caught) from None
+                if isinstance(caught, StoreFull):
+                    return await self._settle(region, task, caught, deadline)
+            else:
+                if isinstance(outcome, Tombstoned):
+                    raise SubmitInFlight(task.task_id, RESERVATION_LEASE_MS)
+                if not isinstance(outcome, TooLate):
+                    return outcome
+            if deadline.is_over:
+                break
+            await asyncio.sleep(min(pause_s, deadline.left_s()))
+        if sent:
+            raise OutcomeUnknown(task.task_id, deadline_passed=deadline.is_callers)
+        raise Refused(region, error)
+
+    async def _settle(
+        self, region: str, task: NewTask, full: StoreFull, deadline: Deadline
+    ) -> Stored:
+        """End the doubt about an earlier attempt in a region that takes nothing new any more."""
+        try:
+            async with asyncio.timeout(deadline.left_s()):
+                stored = await self._intakes[region].refuse(task.task_id, task.epoch)
+        except (StoreError, TimeoutError):
+            raise OutcomeUnknown(task.task_id, deadline_passed=False) from None
+        if stored is None:
+            raise Refused(region, full)
+        return stored
+
+
+def _pauses() -> Iterator[float]:
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        yield pause_s
+        pause_s = min(_MAX_PAUSE_S, pause_s * 2)

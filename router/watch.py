@@ -1,0 +1,101 @@
+"""Following a task until it is settled: its store reports changes, a slow re-read misses none."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Generator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from router.lookup import Lookup
+from tradewind.errors import RegionSilent, StoreError
+from tradewind.ports import Reads
+from tradewind.task import Record
+
+REREAD_S: Final = 5.0  # the longest that a missed report can hide a change
+_RETRY_S: Final = 1.0  # after a region's reports broke off
+
+
+class Watches:
+    """All watchers of this router. Regions are listened to once somebody watches."""
+
+    def __init__(
+        self, reads: Mapping[str, Reads], lookup: Lookup, *, reread_s: float = REREAD_S
+    ) -> None:
+        """`reads` by region name."""
+        self._reads, self._lookup, self._reread_s = reads, lookup, reread_s
+        self._listeners: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._wanted = asyncio.Event()
+
+    async def run(self) -> None:
+        """Pass the stores' reports on until cancelled."""
+        await self._wanted.wait()
+        async with asyncio.TaskGroup() as group:
+            for reads in self._reads.values():
+                group.create_task(self._listen(reads))
+
+    async def follow(self, task_id: str) -> AsyncIterator[Record]:
+        """Yield the task at once, then after each change, until it is settled.
+
+        (epoch, revision) never goes back. A region that falls silent after the first answer is
+        waited for. Raises what Lookup.find raises.
+        """
+        self._wanted.set()
+        last: Record | None = None
+        with self._listening(task_id) as changed:
+            while last is None or not last.settled:
+                changed.clear()
+                record = await self._read(task_id, last)
+                if record is not None and _is_news(record, last):
+                    last = record
+                    yield record
+                elif record is None or not record.settled:
+                    await self._wait(changed)
+                else:
+                    return  # settled, and seen already at a newer revision
+
+    async def _read(self, task_id: str, last: Record | None) -> Record | None:
+        try:
+            return await self._lookup.find(task_id, watch=True)
+        except RegionSilent:
+            if last is None:
+                raise
+            return None
+
+    async def _wait(self, changed: asyncio.Event) -> None:
+        try:
+            async with asyncio.timeout(self._reread_s):
+                await changed.wait()
+        except TimeoutError:
+            return
+
+    async def _listen(self, reads: Reads) -> None:
+        while True:
+            try:
+                async for task_id in reads.changes():
+                    self._report(task_id)
+            except StoreError:
+                pass  # the re-read covers the gap
+            self._report("")
+            await asyncio.sleep(_RETRY_S)
+
+    def _report(self, task_id: str) -> None:
+        """Wake those who watch the task; an empty id wakes all."""
+        woken = [task_id] if task_id else list(self._listeners)
+        for name in woken:
+            for changed in self._listeners.get(name, ()):
+                changed.set()
+
+    @contextmanager
+    def _listening(self, task_id: str) -> Generator[asyncio.Event]:
+        changed = asyncio.Event()
+        self._listeners[task_id].add(changed)
+        try:
+            yield changed
+        finally:
+            self._listeners[task_id].discard(changed)
+            if not self._listeners[task_id]:
+                del self._listeners[task_id]
+
+
+def _is_news(record: Record, last: Record | None) -> bool:
+    return last is None or (record.epoch, record.revision) > (last.epoch, last.revision)

@@ -1,0 +1,269 @@
+import asyncio
+import dataclasses
+import json
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Generator
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from tradewind.fleet import Fleet, RedisTarget, Region
+from tradewind.local import prepare
+from tradewind.local.embedded import EmbeddedFleet, answers_ready
+from tradewind.local.errors import LocalSetupError
+from tradewind.local.freeports import LOOPBACK, free_ports
+from tradewind.local.plan import EmbeddedOptions, redis_urls
+from tradewind.local.prepare import choose_layout, locked, write_configs
+from tradewind.local.redis_server import ask
+
+US, EU = "us-east", "eu-west"
+
+# Stands for router and worker: tells what it was given, and is ready, or is not.
+SERVICE = """
+import json, os, pathlib, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+given = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+place = pathlib.Path(os.environ["STAND_IN"])
+name = pathlib.Path(sys.argv[0]).stem + "-" + given["--region"]
+if (place / f"{name}.breaks").exists():
+    sys.exit("no module named webhooks")
+(place / f"{name}.json").write_text(json.dumps(given))
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/readyz" else 404)
+        self.end_headers()
+
+host, port = given["--http"].split(":")
+HTTPServer((host, int(port)), Handler).serve_forever()
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "stand-in"
+    place.mkdir()
+    for name in ("router", "worker"):
+        (place / f"{name}.py").write_text(SERVICE)
+    monkeypatch.setenv("STAND_IN", str(place))
+    monkeypatch.setenv("PYTHONPATH", str(place))
+    return place
+
+
+def fleet(us_port: int = 6401, eu_port: int = 6402) -> Fleet:
+    ports = {US: us_port, EU: eu_port}
+    return Fleet(
+        regions={
+            name: Region(name, RedisTarget("standalone", (f"{LOOPBACK}:{port}",)))
+            for name, port in ports.items()
+        },
+        rtt_ms={(US, EU): 40.0, (EU, US): 40.0},
+    )
+
+
+def options(tmp_path: Path, **changes: object) -> EmbeddedOptions:
+    config = tmp_path / "regions.yaml"
+    config.write_text(
+        textwrap.dedent("""\
+            regions:   # two of them
+              us-east: {redis: redis://127.0.0.1:6401, residency: [us]}
+              eu-west:
+                redis: redis://127.0.0.1:6402   # near
+                residency: [eu]
+            rtt: {us-east: {eu-west: 40ms}}
+        """)
+    )
+    chosen = EmbeddedOptions(
+        config=config,
+        app="./app.py:app",
+        data_dir=tmp_path / "data",
+        ephemeral_ports=True,
+        worker_options=("--concurrency", "3"),
+    )
+    return dataclasses.replace(chosen, **changes)
+
+
+def regions_in(config: str) -> dict[str, dict[str, str]]:
+    return yaml.safe_load(Path(config).read_text())["regions"]
+
+
+@pytest.fixture
+def taken_port() -> Generator[int, None, None]:
+    with socket.create_server((LOOPBACK, 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "_PORT_PATIENCE_S", 0.0)
+
+
+async def test_a_fleet_serves_and_leaves_nothing_behind(tmp_path: Path, stand_in: Path) -> None:
+    running = EmbeddedFleet(fleet(), options(tmp_path, wan=True))
+    assert running.endpoints == {}
+    await running.start()
+    assert list(running.endpoints) == [US, EU]
+    for region, endpoint in running.endpoints.items():
+        assert await answers_ready(int(endpoint.http.rpartition(":")[2]))
+        assert "+PONG" in ask(int(endpoint.redis_url.rpartition(":")[2]), "PING")
+        told = json.loads((stand_in / f"router-{region}.json").read_text())
+        assert (told["--listen"], told["--http"]) == (endpoint.grpc, endpoint.http)
+        told = json.loads((stand_in / f"worker-{region}.json").read_text())
+        assert (told["--app"], told["--concurrency"]) == ("./app.py:app", "3")
+        assert told["--http"] == endpoint.worker_http
+        # What the region's processes read leads to the right servers, near and far.
+        seen = regions_in(told["--config"])
+        for other, entry in seen.items():
+            own = running.endpoints[other].redis_url
+            assert (entry["redis"] == own) == (other == region)
+            mark = f"{region}-{other}"
+            ask(int(entry["redis"].rpartition(":")[2]), f"SET {mark} 1")
+            assert "$1" in ask(int(own.rpartition(":")[2]), f"GET {mark}")
+    pids = [running.supervisor.pid_of(f"{kind}-{US}") for kind in ("redis", "router", "worker")]
+    await running.stop()
+    await running.stop()
+    assert not any(psutil.pid_exists(pid) for pid in pids if pid is not None)
+    with locked(tmp_path / "data"):
+        pass
+
+
+@pytest.mark.usefixtures("stand_in")
+async def test_a_killed_redis_comes_back_with_its_data(tmp_path: Path) -> None:
+    restarted = asyncio.Event()
+    running = EmbeddedFleet(
+        fleet(), options(tmp_path, app=None), on_restart=lambda _name, _pid: restarted.set()
+    )
+    await running.start()
+    assert running.endpoints[US].worker_http == ""
+    port = int(running.endpoints[US].redis_url.rpartition(":")[2])
+    # With everysec a write may wait up to 2 s behind an fsync before it reaches the file.
+    ask(port, "CONFIG SET appendfsync always", "SET kept 1")
+    running.supervisor.kill(f"redis-{US}")
+    await restarted.wait()
+    await running.supervisor.revive(f"redis-{US}")
+    assert "$1" in ask(port, "GET kept")
+    await running.stop()
+
+
+async def test_a_service_that_ends_at_start_is_one_error_with_its_log(
+    tmp_path: Path, stand_in: Path
+) -> None:
+    (stand_in / f"worker-{EU}.breaks").touch()
+    running = EmbeddedFleet(fleet(), options(tmp_path))
+    with pytest.raises(LocalSetupError) as caught:
+        await running.start()
+    assert f"worker-{EU} ended at start (exit status 1)" in str(caught.value)
+    assert "no module named webhooks" in str(caught.value)
+    assert running.supervisor.pid_of(f"redis-{US}") is None
+    with locked(tmp_path / "data"):
+        pass
+
+
+async def test_two_fleets_in_one_directory_are_one_sentence(tmp_path: Path) -> None:
+    with (
+        locked(tmp_path / "data"),
+        pytest.raises(LocalSetupError, match="in use by another `tradewind up`"),
+    ):
+        await EmbeddedFleet(fleet(), options(tmp_path)).start()
+
+
+async def test_a_data_directory_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    chosen = options(tmp_path, data_dir=tmp_path / "regions.yaml" / "data")
+    with pytest.raises(LocalSetupError, match="Not a directory: choose another directory"):
+        await EmbeddedFleet(fleet(), chosen).start()
+
+
+def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
+    code = (
+        "import pathlib, sys; from tradewind.local.prepare import locked\n"
+        "with locked(pathlib.Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    with pytest.raises(LocalSetupError), locked(tmp_path):
+        pass
+    holder.kill()
+    holder.communicate()
+    with locked(tmp_path):
+        pass
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_a_taken_redis_port_names_its_region(tmp_path: Path, taken_port: int) -> None:
+    chosen = options(tmp_path, ephemeral_ports=False)
+    with pytest.raises(LocalSetupError) as caught:
+        choose_layout(fleet(free_ports(1)[0], taken_port), chosen)
+    assert f"port {taken_port} is taken" in str(caught.value)
+    assert f"change region {EU} in {chosen.config}" in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_a_taken_first_port_is_an_error(tmp_path: Path, taken_port: int) -> None:
+    chosen = options(tmp_path, ephemeral_ports=False, port=taken_port)
+    with pytest.raises(LocalSetupError, match="choose another with --port"):
+        choose_layout(fleet(*free_ports(2)), chosen)
+
+
+def test_the_first_router_gets_the_port_and_nothing_is_given_twice(tmp_path: Path) -> None:
+    port, us_redis = free_ports(2)
+    # The second region's Redis sits where the second router would.
+    chosen = options(tmp_path, ephemeral_ports=False, port=port, wan=True)
+    layout = choose_layout(fleet(us_redis, port + 1), chosen)
+    assert (layout.regions[US].grpc, layout.regions[US].redis) == (port, us_redis)
+    assert (layout.regions[EU].grpc > port + 1, layout.regions[EU].redis) == (True, port + 1)
+    given = [number for ports in layout.regions.values() for number in dataclasses.astuple(ports)]
+    given.extend(layout.wan.values())
+    assert len(set(given)) == len(given) == 4 + 4 + 2
+
+
+def test_a_port_too_high_for_the_fleet_is_an_error(tmp_path: Path) -> None:
+    chosen = options(tmp_path, ephemeral_ports=False, port=65_535)
+    with pytest.raises(LocalSetupError, match="start at a lower port"):
+        choose_layout(fleet(*free_ports(2)), chosen)
+
+
+def test_the_users_own_file_is_read_where_it_is_right(tmp_path: Path) -> None:
+    chosen = options(tmp_path, ephemeral_ports=False, port=free_ports(1)[0])
+    us, eu = free_ports(2)
+    layout = choose_layout(fleet(us, eu), chosen)
+    written = write_configs(fleet(us, eu), chosen.config, layout, tmp_path)
+    assert written == {US: chosen.config, EU: chosen.config}
+
+
+def test_a_copy_differs_only_in_where_the_regions_are(tmp_path: Path) -> None:
+    chosen = options(tmp_path, wan=True)
+    layout = choose_layout(fleet(), chosen)
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    copy = write_configs(fleet(), chosen.config, layout, data_dir)[EU].read_text()
+    urls = redis_urls(layout, EU)
+    original = chosen.config.read_text()
+    assert copy == original.replace("redis://127.0.0.1:6401", f'"{urls[US]}"').replace(
+        "redis://127.0.0.1:6402", f'"{urls[EU]}"'
+    )
+
+
+async def test_nobody_and_a_stranger_are_not_ready() -> None:
+    port = free_ports(1)[0]
+    assert not await answers_ready(port)
+
+    async def stranger(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.0 503 Service Unavailable\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(stranger, LOOPBACK, port)
+    assert not await answers_ready(port)
+    server.close()

@@ -1,0 +1,111 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from tradewind.fleet import Fleet, RedisTarget, Region, Tls
+from tradewind.local.errors import LocalSetupError
+from tradewind.local.plan import (
+    Layout,
+    RegionPorts,
+    file_is_enough,
+    redis_ports,
+    redis_urls,
+    router_argv,
+    wan_links,
+    wan_pairs,
+    worker_argv,
+)
+from tradewind.local.wan import Link
+
+US, EU, AP = "us-east", "eu-west", "ap-south"
+
+
+def standalone(node: str) -> RedisTarget:
+    return RedisTarget(kind="standalone", nodes=(node,))
+
+
+def fleet(*targets: RedisTarget) -> Fleet:
+    names = (US, EU, AP)[: len(targets)]
+    regions = {name: Region(name, target) for name, target in zip(names, targets, strict=True)}
+    rtt_ms = {(US, EU): 89.0, (EU, US): 91.0, (US, AP): 214.0, (AP, US): 214.0}
+    return Fleet(regions=regions, rtt_ms=rtt_ms)
+
+
+TWO = fleet(standalone("127.0.0.1:6401"), standalone("localhost:6402"))
+THREE = fleet(*(standalone(f"127.0.0.1:{port}") for port in (6401, 6402, 6403)))
+TWO_PORTS = {US: RegionPorts(6401, 7070, 8070, 8071), EU: RegionPorts(6402, 7071, 8072, 8073)}
+DIRECT = Layout(TWO_PORTS)
+FAR = Layout(TWO_PORTS, wan={(US, EU): 9001, (EU, US): 9002})
+
+
+def test_redis_listens_where_the_file_says() -> None:
+    assert redis_ports(TWO) == {US: 6401, EU: 6402}
+
+
+UNFIT = {
+    "another machine": (standalone("10.0.0.1:6402"), "region eu-west is not on this machine's"),
+    "every address": (standalone("0.0.0.0:6402"), "redis://127.0.0.1:6401"),
+    "a cluster": (RedisTarget("cluster", ("127.0.0.1:6402",)), "region eu-west is not"),
+    "a sentinel": (RedisTarget("sentinel", ("127.0.0.1:6402",)), "region eu-west is not"),
+    "a unix socket": (RedisTarget("unix", ("/run/redis.sock",)), "region eu-west is not"),
+    "a port used twice": (standalone("127.0.0.1:6401"), "us-east and eu-west share port 6401"),
+    "a password": (RedisTarget("standalone", ("127.0.0.1:6402",), password="x"), "a password"),
+    "a user": (RedisTarget("standalone", ("127.0.0.1:6402",), username="x"), "a user"),
+    "TLS": (RedisTarget("standalone", ("127.0.0.1:6402",), tls=Tls()), "TLS"),
+}
+
+
+@pytest.mark.parametrize(("second", "says"), UNFIT.values(), ids=UNFIT)
+def test_a_region_that_cannot_be_embedded_is_named(second: RedisTarget, says: str) -> None:
+    with pytest.raises(LocalSetupError) as caught:
+        redis_ports(fleet(standalone("127.0.0.1:6401"), second))
+    assert says in str(caught.value)
+
+
+def test_every_way_between_two_regions_has_a_pair() -> None:
+    assert wan_pairs(THREE) == [(US, EU), (US, AP), (EU, US), (EU, AP), (AP, US), (AP, EU)]
+
+
+def test_a_link_delays_each_way_by_half_the_round_trip() -> None:
+    assert wan_links(TWO, FAR) == [
+        Link(9001, "127.0.0.1", 6402, 44.5),
+        Link(9002, "127.0.0.1", 6401, 45.5),
+    ]
+
+
+def test_a_way_that_the_table_does_not_know_has_no_delay() -> None:
+    layout = Layout({**TWO_PORTS, AP: RegionPorts(6403, 1, 2, 3)}, wan={(EU, AP): 9003})
+    assert wan_links(THREE, layout) == [Link(9003, "127.0.0.1", 6403, 0)]
+
+
+URLS = {
+    "without delays everything is direct": (DIRECT, US, 6401, 6402),
+    "the others are behind their proxies": (FAR, US, 6401, 9001),
+    "each region has proxies of its own": (FAR, EU, 9002, 6402),
+}
+
+
+@pytest.mark.parametrize(("layout", "viewer", "us", "eu"), URLS.values(), ids=URLS)
+def test_redis_urls(layout: Layout, viewer: str, us: int, eu: int) -> None:
+    urls = {US: f"redis://127.0.0.1:{us}", EU: f"redis://127.0.0.1:{eu}"}
+    assert redis_urls(layout, viewer) == urls
+
+
+def test_the_users_file_is_enough_while_it_names_the_ports() -> None:
+    other = Layout({**TWO_PORTS, EU: RegionPorts(6499, 7071, 8072, 8073)})
+    enough = [file_is_enough(TWO, layout) for layout in (DIRECT, FAR, other)]
+    assert enough == [True, False, False]
+
+
+def test_command_lines() -> None:
+    config, ports = Path("/c/regions.yaml"), TWO_PORTS[EU]
+    where = ["--config", "/c/regions.yaml", "--region", EU]
+    assert router_argv(config, EU, ports) == [
+        *(sys.executable, "-P", "-m", "router", *where),
+        *("--listen", "127.0.0.1:7071", "--http", "127.0.0.1:8072"),
+    ]
+    assert worker_argv(config, EU, ports, "./app.py:app", ["--concurrency", "8"]) == [
+        *(sys.executable, "-P", "-m", "worker", *where, "--app", "./app.py:app"),
+        *("--http", "127.0.0.1:8073", "--concurrency", "8"),
+    ]

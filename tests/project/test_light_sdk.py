@@ -1,0 +1,26 @@
+import subprocess
+import sys
+
+HEAVY = ["click", "prometheus_client", "pydantic", "redis", "rich", "uvloop", "yaml"]
+
+# Whoever only submits tasks or writes handlers has none of these installed.
+SCRIPT = f"""
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {HEAVY!r}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Missing())
+import tradewind
+print(*sorted(tradewind.__all__))
+"""
+
+
+def test_the_sdk_imports_without_the_extras() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"App", "Client", "Context", "Reject", "Retry"} <= set(done.stdout.split())

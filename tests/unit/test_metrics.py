@@ -1,0 +1,53 @@
+import re
+from pathlib import Path
+
+from prometheus_client import Metric
+
+from tradewind import metrics
+from tradewind.fleet import Fleet, QueuePolicy
+
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+
+def families() -> dict[str, Metric]:
+    """Our families by exposed name; those of a Counter end in `_total`."""
+    return {
+        f"{family.name}_total" if family.type == "counter" else family.name: family
+        for family in metrics.REGISTRY.collect()
+        if family.name.startswith("tradewind_")
+    }
+
+
+def documented() -> dict[str, tuple[str, str]]:
+    rows = re.findall(r"^\| `(tradewind_\w+)` \| (\w+) \|([^|]*)\|", PAGE.read_text(), re.MULTILINE)
+    return {name: (kind, labels.strip()) for name, kind, labels in rows}
+
+
+def test_the_page_lists_exactly_the_families_of_the_code() -> None:
+    assert {name: kind for name, (kind, _) in documented().items()} == {
+        name: family.type for name, family in families().items()
+    }
+
+
+def test_the_page_names_every_value_of_every_closed_label() -> None:
+    text = PAGE.read_text()
+    closed = (
+        *metrics.SUBMIT_OUTCOMES,
+        *metrics.PROCESS_OUTCOMES,
+        *metrics.FAILURE_KINDS,
+        *metrics.MOVE_OUTCOMES,
+        *metrics.SLOT_KINDS,
+        *metrics.PRIORITIES,
+    )
+    assert [value for value in closed if f"`{value}`" not in text] == []
+
+
+def test_queue_names_that_a_caller_invents_make_one_series() -> None:
+    known = Fleet(regions={}, queues={"mail": QueuePolicy()})
+    named = [metrics.queue_label(known, name) for name in ("mail", "default", "x1", "x2", "")]
+    assert named == ["mail", "default", "other", "other", "other"]
+
+
+def test_exposition_is_prometheus_text() -> None:
+    metrics.LEASE_LOST.inc(0)
+    assert b"\ntradewind_lease_lost_total " in metrics.exposition()

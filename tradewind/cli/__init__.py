@@ -1,0 +1,1 @@
+"""The command line, `tradewind`. Commands load when they are called: `--help` must be quick."""

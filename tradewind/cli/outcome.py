@@ -1,0 +1,35 @@
+"""Exit codes of the command line (contract section 2)."""
+
+import click
+
+from tradewind import errors
+
+DONE, FAILED, USAGE, UNREACHABLE, NOT_FOUND = 0, 1, 2, 3, 4
+
+_CODES: tuple[tuple[type[errors.TradewindError], int], ...] = (
+    (errors.RouterUnreachable, UNREACHABLE),
+    (errors.NoAnswer, UNREACHABLE),
+    (errors.UnknownTask, NOT_FOUND),
+    (errors.InvalidTask, USAGE),
+    (errors.IdempotencyKeyReused, USAGE),
+    (errors.PayloadTooLarge, USAGE),
+    (errors.ConfigError, USAGE),
+    (errors.TradewindError, FAILED),
+)
+
+
+class Failed(click.ClickException):
+    """The operation failed; the message is a sentence that says what to do."""
+
+    exit_code = FAILED
+
+
+class Unusable(click.ClickException):
+    """What was given cannot be used; the message says where and why."""
+
+    exit_code = USAGE
+
+
+def exit_code(error: Exception) -> int | None:
+    """Give the code for an error; None for one that is a bug and deserves its traceback."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), None)

@@ -1,0 +1,135 @@
+"""How values look: tables for people, JSON for programs."""
+
+import base64
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from tradewind.client import TaskView
+
+# Wide enough for every table of ours: what is piped is not wrapped to an imagined terminal.
+_PIPED_WIDTH = 200
+
+_STATE_STYLES = {
+    "COMPLETED": "green",
+    "DEAD_LETTER": "red",
+    "FAILED": "yellow",
+    "MOVING": "magenta",
+    "PROCESSING": "cyan",
+    "CANCELLED": "dim",
+    "EXPIRED": "dim",
+    "HEALTHY": "green",
+    "RECOVERING": "yellow",
+    "DEGRADED": "yellow",
+    "DOWN": "bold red",
+    "ACTIVE": "green",
+    "CORDONED": "yellow",
+    "DRAINING": "yellow",
+}
+
+
+def console(*, err: bool = False) -> Console:
+    """Give a console with colours on a terminal only."""
+    stream = sys.stderr if err else sys.stdout
+    return Console(
+        file=stream,
+        highlight=False,
+        width=None if stream.isatty() else _PIPED_WIDTH,
+        soft_wrap=not stream.isatty(),
+    )
+
+
+def table(*columns: str, right: Sequence[str] = (), title: str | None = None) -> Table:
+    """Give an empty table; columns in `right` hold numbers."""
+    made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    for column in columns:
+        made.add_column(
+            column, justify="right" if column in right else "left", no_wrap=column in right
+        )
+    return made
+
+
+def state(name: str) -> Text:
+    """Give a state in its colour."""
+    return Text(name, _STATE_STYLES.get(name, ""))
+
+
+def milliseconds(value: float | None) -> str:
+    """Give a time in ms, or a dash for one that is not known."""
+    return "-" if value is None else f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"
+
+
+def seconds(value: float | None) -> str:
+    """Give a time in seconds, in the unit that reads best."""
+    if value is None:
+        return "-"
+    if value < 1:
+        return milliseconds(value * 1_000)
+    if value < 120:
+        return f"{value:.1f} s"
+    return f"{value / 60:.0f} min" if value < 7_200 else f"{value / 3_600:.1f} h"
+
+
+def clock(value: datetime | None) -> str:
+    """Give a moment as local time, to the millisecond."""
+    return "-" if value is None else value.astimezone().strftime("%H:%M:%S.%f")[:-3]
+
+
+def emit(value: Any, *, line: bool = False) -> None:
+    """Print JSON: readable, or on one line where one document follows another."""
+    click.echo(json.dumps(plain(value), ensure_ascii=False, indent=None if line else 2))
+
+
+def plain(value: Any) -> Any:
+    """Give the value as JSON can say it: dataclasses as objects, times as text and seconds."""
+    shown: Any = value
+    if is_dataclass(value) and not isinstance(value, type):
+        shown = {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    elif isinstance(value, Mapping):
+        members = cast("Mapping[Any, Any]", value)
+        shown = {str(key): plain(member) for key, member in members.items()}
+    elif isinstance(value, list | tuple):
+        shown = [plain(member) for member in cast("Sequence[Any]", value)]
+    elif isinstance(value, datetime):
+        shown = value.isoformat().replace("+00:00", "Z")
+    elif isinstance(value, timedelta):
+        shown = value.total_seconds()
+    elif isinstance(value, bytes):
+        shown = base64.b64encode(value).decode()
+    return shown
+
+
+def task_json(view: "TaskView") -> dict[str, Any]:
+    """Give a task as an object; a payload that is JSON as JSON, bytes as base64."""
+    shown: dict[str, Any] = plain(view)
+    payload = shown.pop("payload")
+    if view.payload and view.content_type == "application/json":
+        shown["payload"] = json.loads(view.payload)
+    elif payload:
+        shown["payload_base64"] = payload
+    if isinstance(view.result, bytes):
+        shown["result_base64"] = shown.pop("result")
+    return shown
+
+
+def result_text(result: Any) -> str:
+    """Give a result for a person: JSON, or how many bytes."""
+    if isinstance(result, bytes):
+        return f"{len(result):,} bytes (--json has them as base64)"
+    return json.dumps(result, ensure_ascii=False)
+
+
+def warn_silent(silent: Sequence[str]) -> None:
+    """Say on stderr which regions a list is missing."""
+    if silent:
+        click.echo(f"Warning: no answer from {', '.join(silent)}; the list is partial.", err=True)

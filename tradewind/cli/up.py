@@ -1,0 +1,117 @@
+"""tradewind up: embedded regions for development."""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tradewind.cli.outcome import DONE, FAILED
+from tradewind.cli.session import examples
+
+if TYPE_CHECKING:
+    from tradewind.local.embedded import EmbeddedFleet
+
+# What `up` runs in an empty folder.
+ECHO_APP = "tradewind.cli.echo:app"
+STARTER = Path(__file__).with_name("starter.yaml")
+
+
+@click.command(
+    epilog=examples(
+        "tradewind up", "tradewind up --config regions.yaml --app myapp.tasks:app --wan"
+    )
+)
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Regions to run [default: ./regions.yaml, or three built-in ones if there is none].",
+)
+@click.option(
+    "--app",
+    metavar="MODULE:NAME",
+    help="App whose handlers the workers run; also ./file.py:NAME. Without it a built-in one with "
+    "the tasks echo, sleep and fail.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".tradewind"),
+    show_default=True,
+    help="Redis data, logs and generated files. Kept between runs.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65_535),
+    default=7070,
+    show_default=True,
+    help="gRPC port of the first region's router; the others take the next free ones.",
+)
+@click.option("--wan", is_flag=True, help="Delays between regions as in the file's rtt table.")
+@click.option("--cluster", is_flag=True, help="Each region a Redis Cluster (not served yet).")
+def up(
+    config: Path | None,
+    app: str | None,
+    data_dir: Path,
+    port: int,
+    wan: bool,  # noqa: FBT001 - a flag
+    cluster: bool,  # noqa: FBT001 - a flag
+) -> int:
+    """Run every region on this machine: a redis-server, a router and a worker pool each.
+
+    Prints one line, `ready grpc=HOST:PORT http=HOST:PORT`, once everything serves; Ctrl-C stops.
+    """
+    if cluster:
+        raise click.UsageError(
+            "--cluster is not served yet: embedded regions are standalone servers in this release"
+        )
+    from tradewind import regions  # noqa: PLC0415 - slow to import
+    from tradewind.local.embedded import EmbeddedFleet, EmbeddedOptions  # noqa: PLC0415
+
+    if config is None:
+        config = Path("regions.yaml") if Path("regions.yaml").exists() else STARTER
+    options = EmbeddedOptions(
+        config=config,
+        app=app or ECHO_APP,
+        data_dir=data_dir,
+        port=port,
+        wan=wan,
+    )
+    fleet = EmbeddedFleet(
+        regions.load(config),
+        options,
+        on_exit=lambda name, status: click.echo(f"{name} ended ({status})", err=True),
+        on_restart=lambda name, pid: click.echo(f"{name} runs again (pid {pid})", err=True),
+    )
+    return asyncio.run(_serve(fleet))
+
+
+async def _serve(fleet: "EmbeddedFleet") -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    starting = asyncio.create_task(fleet.start())
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():  # Ctrl-C while it starts
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            return FAILED
+        await starting
+        _announce(fleet)
+        await stopping
+    finally:
+        stopping.cancel()
+        await fleet.stop()
+    return DONE
+
+
+def _announce(fleet: "EmbeddedFleet") -> None:
+    first, *others = fleet.endpoints.values()
+    for each in (first, *others):
+        click.echo(f"{each.region}: grpc={each.grpc} http={each.http} redis={each.redis_url}")
+    # The one line that scripts wait for.
+    click.echo(f"ready grpc={first.grpc} http={first.http}")

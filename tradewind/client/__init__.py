@@ -1,0 +1,43 @@
+"""The SDK's clients. Needs grpcio and protobuf only; nothing here knows Redis."""
+
+from tradewind.client.admin import (
+    Admin,
+    DeadFilter,
+    DeadPage,
+    QueueStatus,
+    RegionStatus,
+    WorkerStatus,
+)
+from tradewind.client.blocking import SyncClient
+from tradewind.client.core import Client
+from tradewind.client.specs import Args, TaskOptions, TaskRequest
+from tradewind.client.views import (
+    Cancellation,
+    Progress,
+    Receipt,
+    Route,
+    Stay,
+    TaskFailure,
+    TaskView,
+)
+
+__all__ = [
+    "Admin",
+    "Args",
+    "Cancellation",
+    "Client",
+    "DeadFilter",
+    "DeadPage",
+    "Progress",
+    "QueueStatus",
+    "Receipt",
+    "RegionStatus",
+    "Route",
+    "Stay",
+    "SyncClient",
+    "TaskFailure",
+    "TaskOptions",
+    "TaskRequest",
+    "TaskView",
+    "WorkerStatus",
+]

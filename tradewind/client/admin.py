@@ -1,0 +1,204 @@
+"""What operators ask a router: regions, queues, workers, dead tasks."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeVar
+
+from google.protobuf.message import Message
+
+from tradewind.client.calls import Refusal, Router
+from tradewind.client.enums import short_name
+from tradewind.client.times import duration, moment
+from tradewind.client.views import TaskView, task_of
+from tradewind.v1 import admin_pb2, task_pb2
+from tradewind.v1.admin_pb2_grpc import AdminServiceStub
+
+if TYPE_CHECKING:  # a name of the stubs only
+    from tradewind.v1.admin_pb2_grpc import AdminServiceAsyncStub
+
+_DEADLINE_S = 10.0
+
+Reply = TypeVar("Reply", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class RegionStatus:
+    """A region as the answering router sees it; None where it has not measured yet."""
+
+    name: str
+    state: str  # ACTIVE, CORDONED or DRAINING
+    health: str  # HEALTHY, DEGRADED, DOWN, RECOVERING or UNKNOWN
+    rtt_ms: float | None
+    expected_wait_s: float | None
+    pending: int
+    live_slots: int
+    workers: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """A queue in one region; counts are of tasks."""
+
+    region: str
+    queue: str
+    pending_high: int
+    pending_normal: int
+    pending_low: int
+    pending: int
+    scheduled: int
+    processing: int
+    failed: int
+    moving: int
+    dead: int
+    oldest_age_s: float | None
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """A live worker process."""
+
+    worker_id: str
+    region: str
+    queues: tuple[str, ...]
+    handlers: tuple[str, ...]
+    slots: int
+    busy: int
+    started_at: datetime | None
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadPage:
+    """Dead tasks, newest first within a region, without payloads."""
+
+    tasks: tuple[TaskView, ...]
+    next_page_token: str  # empty on the last page
+    total: int
+    silent_regions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadFilter:
+    """Which dead tasks; empty fields match all."""
+
+    region: str = ""
+    queue: str = ""
+    name: str = ""
+    error_kind: str = ""
+    error_contains: str = ""
+
+
+Silent = tuple[str, ...]  # regions that did not answer
+
+
+class Admin:
+    """The operator's half of a connection. Errors are those of `tradewind.errors`."""
+
+    def __init__(self, router: Router) -> None:
+        """Share the client's connection."""
+        self._router = router
+
+    async def regions(self) -> tuple[list[RegionStatus], Silent]:
+        """Every configured region, silent ones included with what was last known."""
+        reply = await self._ask(self._stub.ListRegions, admin_pb2.ListRegionsRequest())
+        return [_region(each) for each in reply.regions], tuple(reply.silent_regions)
+
+    async def queues(self, region: str = "", queue: str = "") -> tuple[list[QueueStatus], Silent]:
+        """One entry for each region and queue."""
+        request = admin_pb2.ListQueuesRequest(region=region, queue=queue)
+        reply = await self._ask(self._stub.ListQueues, request)
+        return [_queue(each) for each in reply.queues], tuple(reply.silent_regions)
+
+    async def workers(self, region: str = "") -> tuple[list[WorkerStatus], Silent]:
+        """List live workers, by region and id."""
+        reply = await self._ask(self._stub.ListWorkers, admin_pb2.ListWorkersRequest(region=region))
+        return [_worker(each) for each in reply.workers], tuple(reply.silent_regions)
+
+    async def dead_tasks(
+        self,
+        which: DeadFilter,
+        *,
+        page_size: int = 100,
+        page_token: str = "",
+    ) -> DeadPage:
+        """One page of the dead tasks that match."""
+        request = admin_pb2.ListDeadTasksRequest(
+            filter=admin_pb2.DeadTaskFilter(
+                region=which.region,
+                queue=which.queue,
+                name=which.name,
+                error_kind=which.error_kind,
+                error_contains=which.error_contains,
+            ),
+            page_size=page_size,
+            page_token=page_token,
+        )
+        reply = await self._ask(self._stub.ListDeadTasks, request)
+        return DeadPage(
+            tasks=tuple(task_of(task) for task in reply.tasks),
+            next_page_token=reply.next_page_token,
+            total=reply.total,
+            silent_regions=tuple(reply.silent_regions),
+        )
+
+    @property
+    def _stub(self) -> "AdminServiceAsyncStub":
+        return AdminServiceStub(self._router.channel)
+
+    async def _ask(self, method: Callable[..., Awaitable[Reply]], request: Message) -> Reply:
+        try:
+            return await self._router.unary(method, request, _DEADLINE_S)
+        except Refusal as refusal:
+            raise refusal.error from None
+
+
+def _region(region: admin_pb2.Region) -> RegionStatus:
+    return RegionStatus(
+        name=region.name,
+        state=short_name(task_pb2.RegionState.Name(region.state)),
+        health=short_name(task_pb2.Health.Name(region.health)),
+        rtt_ms=duration(region.rtt).total_seconds() * 1_000 if region.HasField("rtt") else None,
+        expected_wait_s=duration(region.expected_wait).total_seconds()
+        if region.HasField("expected_wait")
+        else None,
+        pending=region.pending,
+        live_slots=region.live_slots,
+        workers=region.workers,
+        epoch=region.epoch,
+    )
+
+
+def _queue(queue: admin_pb2.QueueStats) -> QueueStatus:
+    return QueueStatus(
+        region=queue.region,
+        queue=queue.queue,
+        pending_high=queue.pending_high,
+        pending_normal=queue.pending_normal,
+        pending_low=queue.pending_low,
+        pending=queue.pending,
+        scheduled=queue.scheduled,
+        processing=queue.processing,
+        failed=queue.failed,
+        moving=queue.moving,
+        dead=queue.dead,
+        oldest_age_s=duration(queue.oldest_age).total_seconds()
+        if queue.HasField("oldest_age")
+        else None,
+        paused=queue.paused,
+    )
+
+
+def _worker(worker: admin_pb2.Worker) -> WorkerStatus:
+    return WorkerStatus(
+        worker_id=worker.worker_id,
+        region=worker.region,
+        queues=tuple(worker.queues),
+        handlers=tuple(worker.handlers),
+        slots=worker.slots,
+        busy=worker.busy,
+        started_at=moment(worker.started_at) if worker.HasField("started_at") else None,
+        version=worker.version,
+    )

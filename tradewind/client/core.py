@@ -1,0 +1,293 @@
+"""The asynchronous client: submit a task, find it again, wait for its end."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from tradewind.client.admin import Admin
+from tradewind.client.calls import Refusal, Router, refusal_of
+from tradewind.client.repeats import ATTEMPT_S, pause_s, repeat
+from tradewind.client.specs import Args, TaskOptions, TaskRequest, build_spec
+from tradewind.client.submits import Coalescer
+from tradewind.client.views import (
+    Cancellation,
+    Receipt,
+    Route,
+    TaskView,
+    cancellation_of,
+    receipt_of,
+    route_of,
+    task_of,
+)
+from tradewind.errors import (
+    NoAnswer,
+    TaskCancelled,
+    TaskDead,
+    TaskExpired,
+    TradewindError,
+    WaitOver,
+)
+from tradewind.limits import MAX_BATCH_SPECS, REQUEST_ID_WINDOW_MS, SECOND_MS
+from tradewind.state import State
+from tradewind.v1 import router_pb2, task_pb2
+from tradewind.v1.router_pb2_grpc import RouterServiceStub
+
+if TYPE_CHECKING:  # a name of the stubs only
+    from tradewind.v1.router_pb2_grpc import RouterServiceAsyncStub
+
+# The router remembers a request_id for this long: a later repeat could be a second task.
+_LONGEST_S = REQUEST_ID_WINDOW_MS / SECOND_MS
+
+# Tells the router whether an earlier attempt may have reached it.
+_ATTEMPT_KEY = "tradewind-attempt"
+
+Reply = TypeVar("Reply", bound=Message)
+
+
+class Client:
+    """Talks to one router. Use it as an async context manager, one for each event loop.
+
+    `origin_region` is where the caller is, from which latency is judged; empty means the router's
+    own region. `deadline` is how many seconds a call may take, its repeats included, unless the
+    call says otherwise; submits are repeated with the same request_id, so that a repeat is never a
+    second task. Errors are those of `tradewind.errors`.
+    """
+
+    def __init__(
+        self,
+        target: str = "localhost:7070",
+        *,
+        origin_region: str = "",
+        tenant: str = "",
+        deadline: float = 30.0,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        """Take HOST:PORT of a router; nothing is opened before the first call."""
+        self._router = Router(target, credentials)
+        self._defaults: TaskOptions = {}
+        if origin_region:
+            self._defaults["origin_region"] = origin_region
+        if tenant:
+            self._defaults["tenant"] = tenant
+        self._deadline_s = deadline
+        self._coalescer: Coalescer | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection. Calls under way end as cancelled."""
+        if self._coalescer is not None:
+            await self._coalescer.close()
+        await self._router.close()
+
+    async def connect(self, timeout: float = 5.0) -> None:
+        """Connect now rather than at the first call. Raises RouterUnreachable if nobody answers."""
+        await self._router.reach(timeout)
+
+    async def submit(
+        self,
+        name: str,
+        args: Args = None,
+        *,
+        deadline: float | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> Receipt:
+        """Hand in one task for the handler `name`; concurrent calls share messages.
+
+        `args` is a mapping (sent as JSON) or bytes. Raises InvalidTask, IdempotencyKeyReused,
+        PayloadTooLarge, NoRegionPermitted, RegionsFull, and, once repeats no longer fit into the
+        deadline, NoRegionReachable, HomeUnreachable, OutcomeUnknown, NoAnswer, RouterUnreachable.
+        """
+        spec = build_spec(name, args, self._with_defaults(options))
+        return await self._submit(spec, self._seconds(deadline))
+
+    async def submit_many(
+        self,
+        requests: Iterable[TaskRequest],
+        *,
+        deadline: float | None = None,
+    ) -> list[Receipt | TradewindError]:
+        """Hand in many tasks, each on its own: its receipt or its error, in the given order."""
+        room = asyncio.Semaphore(MAX_BATCH_SPECS)
+
+        async def one(request: TaskRequest) -> Receipt | TradewindError:
+            async with room:
+                try:
+                    options = request.options
+                    return await self.submit(
+                        request.name, request.args, deadline=deadline, **options
+                    )
+                except TradewindError as error:
+                    return error
+
+        return list(await asyncio.gather(*(one(request) for request in requests)))
+
+    async def get(self, task_id: str, *, deadline: float | None = None) -> TaskView:
+        """Give the task with payload and result. Raises UnknownTask if every region said no."""
+        reply = await self._ask(
+            self._stub.GetTask, router_pb2.GetTaskRequest(task_id=task_id), deadline
+        )
+        return task_of(reply.task)
+
+    async def wait(self, task_id: str, timeout: float | None = None) -> TaskView:
+        """Wait until the task has completed and give it, with `result` decoded.
+
+        Raises TaskDead, TaskCancelled or TaskExpired if it ended otherwise, and WaitOver, which is
+        a TimeoutError, after `timeout` seconds. Survives restarts of the router.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                async for view in self.watch(task_id):
+                    if view.settled:
+                        return _completed(view)
+        except TimeoutError as error:
+            if timeout is None or isinstance(error, TradewindError):
+                raise
+            raise WaitOver(task_id, timeout) from None
+        raise AssertionError  # watch ends with a settled task, or raises
+
+    async def watch(self, task_id: str) -> AsyncIterator[TaskView]:
+        """Give the task now and at every change, until it is settled. Reconnects by itself.
+
+        Raises UnknownTask, and RouterUnreachable once no router has answered for a whole deadline.
+        """
+        request = router_pb2.WatchTaskRequest(task_id=task_id)
+        clock = asyncio.get_running_loop().time
+        last: TaskView | None = None
+        heard_at, attempt = clock(), 1
+        while True:
+            refusal: Refusal | None = None
+            try:
+                async for reply in self._router.stream(self._stub.WatchTask, request):
+                    heard_at, attempt = clock(), 1
+                    view = task_of(reply.task)
+                    if view != last:
+                        yield view
+                    if view.settled:
+                        return
+                    last = view
+            except Refusal as error:
+                refusal = error
+            if refusal is not None and not refusal.is_repeatable:
+                raise refusal.error from None
+            wait_s = pause_s(attempt, refusal.retry_after_s if refusal else 0.0)
+            if refusal is not None and clock() + wait_s > heard_at + self._deadline_s:
+                raise refusal.error from None
+            await asyncio.sleep(wait_s)
+            attempt += 1
+
+    async def explain(
+        self,
+        name: str,
+        args: Args = None,
+        *,
+        deadline: float | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> Route:
+        """Tell where such a task would go now, and why. Stores nothing. Raises as `submit`."""
+        spec = build_spec(name, args, self._with_defaults(options))
+        reply = await self._ask(
+            self._stub.ExplainRoute, router_pb2.ExplainRouteRequest(spec=spec), deadline
+        )
+        return route_of(reply.decision)
+
+    async def cancel(self, task_id: str, *, deadline: float | None = None) -> Cancellation:
+        """Cancel a task; a second cancel gives the same answer. Raises UnknownTask."""
+        reply = await self._ask(
+            self._stub.CancelTask, router_pb2.CancelTaskRequest(task_id=task_id), deadline
+        )
+        return cancellation_of(reply)
+
+    @property
+    def admin(self) -> Admin:
+        """The operator's questions, over the same connection."""
+        return Admin(self._router)
+
+    @property
+    def _stub(self) -> "RouterServiceAsyncStub":
+        return RouterServiceStub(self._router.channel)
+
+    def _with_defaults(self, options: TaskOptions) -> TaskOptions:
+        merged = self._defaults.copy()
+        merged.update(options)
+        return merged
+
+    def _seconds(self, deadline: float | None) -> float:
+        return min(self._deadline_s if deadline is None else deadline, _LONGEST_S)
+
+    async def _ask(
+        self,
+        method: Callable[..., Awaitable[Reply]],
+        request: Message,
+        deadline: float | None,
+    ) -> Reply:
+        async def attempt(_number: int, left_s: float) -> Reply:
+            return await self._router.unary(method, request, min(left_s, ATTEMPT_S))
+
+        return await repeat(attempt, self._seconds(deadline))
+
+    async def _submit(self, spec: task_pb2.TaskSpec, deadline_s: float) -> Receipt:
+        if not spec.request_id:
+            spec.request_id = uuid.uuid4().hex
+
+        async def attempt(number: int, left_s: float) -> Receipt:
+            if number == 1:
+                return await self._first_submit(spec, min(left_s, ATTEMPT_S))
+            reply = await self._router.unary(
+                self._stub.SubmitTask,
+                router_pb2.SubmitTaskRequest(spec=spec),
+                min(left_s, ATTEMPT_S),
+                ((_ATTEMPT_KEY, str(number)),),
+            )
+            return receipt_of(reply)
+
+        try:
+            return await repeat(attempt, deadline_s)
+        except NoAnswer:
+            target, request_id = self._router.target, spec.request_id
+            raise NoAnswer(target, deadline_s, request_id=request_id) from None
+
+    async def _first_submit(self, spec: task_pb2.TaskSpec, timeout_s: float) -> Receipt:
+        """Submit over the shared stream. Repeats are calls of their own: they state a number."""
+        if self._coalescer is None:
+            self._coalescer = Coalescer(self._open_stream)
+        try:
+            async with asyncio.timeout(timeout_s):
+                result = await self._coalescer.send(spec)
+        except grpc.aio.AioRpcError as error:
+            raise self._router.refused(error, timeout_s) from None
+        except TimeoutError:
+            late = NoAnswer(self._router.target, timeout_s)
+            raise Refusal(grpc.StatusCode.DEADLINE_EXCEEDED, late) from None
+        if result.HasField("error"):
+            raise refusal_of(result.error)
+        return receipt_of(result.accepted)
+
+    def _open_stream(self) -> Any:
+        return self._stub.SubmitTaskStream(metadata=((_ATTEMPT_KEY, "1"),))
+
+
+def _completed(view: TaskView) -> TaskView:
+    if view.state is State.COMPLETED:
+        return view
+    if view.state is State.CANCELLED:
+        raise TaskCancelled(view.task_id, view.region)
+    if view.state is State.EXPIRED:
+        raise TaskExpired(view.task_id, view.region)
+    kind, message = (view.error.kind, view.error.message) if view.error else ("unknown", "")
+    raise TaskDead(view.task_id, view.region, kind, message)

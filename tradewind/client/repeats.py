@@ -1,0 +1,45 @@
+"""When a call is made again, and when its error is the answer."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from tradewind.client.calls import Refusal
+
+# One attempt. A router answers within its own deadlines; one that does not is asked again.
+ATTEMPT_S = 10.0
+
+# Upper half of a doubling window, so that clients of a router that restarted return out of step.
+_FIRST_S = 0.05
+_MAX_S = 5.0
+
+Answer = TypeVar("Answer")
+
+
+def pause_s(attempt: int, retry_after_s: float) -> float:
+    """Wait in seconds after attempt `attempt` (1 is the first), at least what the router asked."""
+    window_s = min(_MAX_S, _FIRST_S * 2 ** min(attempt - 1, 10))
+    return max(retry_after_s, window_s * (1 + random.random()) / 2)
+
+
+async def repeat(
+    attempt: Callable[[int, float], Awaitable[Answer]],
+    deadline_s: float,
+) -> Answer:
+    """Call `attempt(number, seconds left)` until it answers or its Refusal is final.
+
+    Raises the last refusal's error as soon as another attempt would start too late.
+    """
+    clock = asyncio.get_running_loop().time
+    give_up_at = clock() + deadline_s
+    number = 1
+    while True:
+        try:
+            return await attempt(number, max(give_up_at - clock(), 0.001))
+        except Refusal as refusal:
+            wait_s = pause_s(number, refusal.retry_after_s)
+            if not refusal.is_repeatable or clock() + wait_s >= give_up_at:
+                raise refusal.error from None
+        await asyncio.sleep(wait_s)
+        number += 1

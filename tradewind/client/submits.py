@@ -1,0 +1,186 @@
+"""Concurrent submits of one client, coalesced into messages of one stream.
+
+A message costs the router as much as a hundred small tasks in it, so submits that meet share one.
+A lone submit waits for nothing: it is written at the next turn of the loop.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from tradewind.limits import FLUSH_WAIT_MS, MAX_FLUSH, MAX_PAYLOAD_BYTES
+from tradewind.v1 import router_pb2, task_pb2
+
+# With fewer messages than this unanswered, a submit goes at once; beyond, it waits FLUSH_WAIT_MS
+# for company. Two keep the pipe full while one is being answered.
+_FREE_MESSAGES = 2
+
+# An idle stream is closed: one that stays open would hold up a router's orderly shutdown.
+_IDLE_S = 1.0
+
+_EMPTY = task_pb2.TaskSpec()
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    spec: task_pb2.TaskSpec
+    size: int
+    answer: "asyncio.Future[router_pb2.SubmitTasksResult]"
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One open stream and what is unanswered on it."""
+
+    call: Any  # grpc.aio.StreamStreamCall: generic only in its stubs
+    unanswered: dict[int, list[_Waiting]] = field(default_factory=dict[int, list[_Waiting]])
+
+
+class Coalescer:
+    """Sends specs over one stream at a time, opened when needed and closed when idle."""
+
+    def __init__(self, open_call: Callable[[], Any]) -> None:
+        """`open_call` starts a SubmitTaskStream."""
+        self._open_call = open_call
+        self._queue: deque[_Waiting] = deque()
+        self._changed = asyncio.Event()
+        self._sequence = count(1)
+        self._runner: asyncio.Task[None] | None = None
+
+    async def send(self, spec: task_pb2.TaskSpec) -> router_pb2.SubmitTasksResult:
+        """Give the router's outcome for one spec.
+
+        Raises grpc.aio.AioRpcError if the stream broke: then the task may have been stored. A
+        caller that is cancelled before its spec was written leaves nothing behind.
+        """
+        answer: asyncio.Future[router_pb2.SubmitTasksResult] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self._queue.append(_Waiting(spec, spec.ByteSize(), answer))
+        if self._runner is None or self._runner.done():
+            self._runner = asyncio.create_task(self._run())
+        self._changed.set()
+        return await answer
+
+    async def close(self) -> None:
+        """End the stream. Submits without an answer end as cancelled."""
+        if self._runner is not None:
+            self._runner.cancel()
+            await asyncio.gather(self._runner, return_exceptions=True)
+        _cancel(self._queue)
+        self._queue.clear()
+
+    async def _run(self) -> None:
+        while self._queue:
+            stream = _Stream(self._open_call())
+            reader = asyncio.create_task(self._read(stream))
+            try:
+                await self._write(stream, reader)
+                await stream.call.done_writing()
+                await reader
+            except grpc.aio.AioRpcError as error:
+                self._fail(stream, error)
+            except (asyncio.InvalidStateError, grpc.aio.UsageError):
+                # The call ended between a look at it and a write; the reader knows why.
+                self._fail(stream, await _ending(stream.call))
+            finally:
+                reader.cancel()
+                await asyncio.gather(reader, return_exceptions=True)
+                for batch in stream.unanswered.values():
+                    _cancel(batch)
+                stream.call.cancel()
+
+    async def _write(self, stream: _Stream, reader: "asyncio.Task[None]") -> None:
+        """Write what comes until nothing has come for a while, or the stream has ended."""
+        while not reader.done():
+            self._changed.clear()
+            if not self._queue:
+                if not await self._wait(_IDLE_S) and not stream.unanswered:
+                    return
+                continue
+            await self._company(stream, reader)
+            if batch := self._take():
+                sequence = next(self._sequence)
+                stream.unanswered[sequence] = batch
+                specs = [waiting.spec for waiting in batch]
+                request = router_pb2.SubmitTaskStreamRequest(sequence=sequence, specs=specs)
+                await stream.call.write(request)
+
+    async def _read(self, stream: _Stream) -> None:
+        while (reply := await stream.call.read()) is not grpc.aio.EOF:
+            batch = stream.unanswered.pop(reply.sequence, [])
+            for waiting, result in zip(batch, reply.results, strict=False):
+                if not waiting.answer.done():
+                    waiting.answer.set_result(result)
+            self._changed.set()
+        self._changed.set()
+        if stream.unanswered or await stream.call.code() is not grpc.StatusCode.OK:
+            raise await _ending(stream.call)
+
+    async def _company(self, stream: _Stream, reader: "asyncio.Task[None]") -> None:
+        """While enough is under way, let a message fill up: for a moment only."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + FLUSH_WAIT_MS / 1_000
+        while (
+            len(stream.unanswered) >= _FREE_MESSAGES
+            and len(self._queue) < MAX_FLUSH
+            and not reader.done()
+            and (left_s := until - clock()) > 0
+        ):
+            await self._wait(left_s)
+            self._changed.clear()
+
+    async def _wait(self, timeout_s: float) -> bool:
+        """Wait for a change; False if there was none in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _take(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
+        size = 0
+        while self._queue and len(batch) < MAX_FLUSH:
+            waiting = self._queue[0]
+            if batch and size + waiting.size > MAX_PAYLOAD_BYTES:
+                break
+            self._queue.popleft()
+            if not waiting.answer.done():  # its caller was cancelled
+                batch.append(waiting)
+                size += waiting.size
+        return batch
+
+    def _fail(self, stream: _Stream, error: grpc.aio.AioRpcError) -> None:
+        # What was not written yet fails too: its repeat waits its turn instead of spinning here.
+        everyone = [*self._queue, *(each for batch in stream.unanswered.values() for each in batch)]
+        self._queue.clear()
+        stream.unanswered.clear()
+        for waiting in everyone:
+            if not waiting.answer.done():
+                waiting.answer.set_exception(error)
+
+
+def _cancel(batch: "list[_Waiting] | deque[_Waiting]") -> None:
+    for waiting in batch:
+        waiting.answer.cancel()
+
+
+async def _ending(call: Any) -> grpc.aio.AioRpcError:
+    """Give the error that ended a call; a stream ended with OK too early counts as lost."""
+    code: grpc.StatusCode = await call.code()
+    if code is grpc.StatusCode.OK:
+        code = grpc.StatusCode.UNAVAILABLE
+    return grpc.aio.AioRpcError(
+        code,
+        await call.initial_metadata() or grpc.aio.Metadata(),
+        await call.trailing_metadata() or grpc.aio.Metadata(),
+        details=await call.details() or "the router ended the stream",
+    )

@@ -1,0 +1,228 @@
+"""What the client hands to its callers: receipts, tasks and routes as frozen values."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tradewind.client.enums import short_name, state_of
+from tradewind.client.times import duration, moment
+from tradewind.state import State
+from tradewind.task import Candidate
+from tradewind.v1 import router_pb2, task_pb2
+
+JSON_TYPE = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A stored task. After a receipt the task is kept until it is final."""
+
+    task_id: str  # of the first task if this submit is a duplicate
+    region: str
+    partition: int
+    state: State
+    duplicate: bool = False  # the idempotency key or payload was submitted before
+    possible_duplicate: bool = False  # the region that would know was unreachable
+    replication_unconfirmed: bool = False  # stored, but not yet as durably as the queue asks
+    rule: str = ""  # what decided the region
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """Why the last attempt ended badly, or what the task died of."""
+
+    kind: str  # exhausted, timeout, crashed, rejected or damaged
+    message: str
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """One stay in one region: a hop."""
+
+    region: str
+    state: State | None
+    attempts: int
+    reason: str
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a running handler last said of itself; `fraction` is 0 to 1."""
+
+    fraction: float
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """A task as its owner region knew it when asked. Times are UTC, by that region's Redis."""
+
+    task_id: str
+    name: str
+    queue: str
+    state: State
+    region: str  # while MOVING: the source
+    partition: int
+    settled: bool  # nothing but a redrive can change it any more
+    attempts: int  # in the present region
+    crashes: int
+    hops: tuple[Stay, ...]  # oldest first, the present stay included
+    priority: str  # HIGH, NORMAL or LOW
+    fence: tuple[str, ...]  # residency groups it may not leave; empty: unfenced
+    fingerprint: str  # SHA-256, hex
+    payload: bytes
+    content_type: str
+    created_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    next_attempt_at: datetime | None
+    result: Any = None  # decoded JSON, or bytes for a handler that returned bytes
+    result_content_type: str = ""
+    result_omitted: bool = False  # there was a result, dropped since the region's memory was tight
+    error: TaskFailure | None = None
+    progress: Progress | None = None
+    failover: str = ""  # why a dead task was not moved on
+    cancel_requested: bool = False
+    affinity_key: str = ""
+    tenant: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    idempotency_key: str = ""
+    origin_region: str = ""
+    pin_region: str = ""
+    residency: tuple[str, ...] = ()  # as asked for; `fence` is what it came to
+    timeout: timedelta | None = None
+    max_attempts: int = 0  # 0: the queue's
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a task would go and why; every region with its score or what excluded it."""
+
+    region: str  # empty: nowhere
+    rule: str
+    candidates: tuple[Candidate, ...]
+    ledger_home: str
+    partition: int
+    policy_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """Answer to a cancel. `requested`: it runs, and its worker was told but has not confirmed."""
+
+    cancelled: bool
+    requested: bool
+    task: TaskView
+
+
+def receipt_of(reply: router_pb2.SubmitTaskResponse) -> Receipt:
+    """Read a router's receipt."""
+    return Receipt(
+        task_id=reply.task_id,
+        region=reply.region,
+        partition=reply.partition,
+        state=state_of(reply.state) or State.PENDING,
+        duplicate=reply.duplicate,
+        possible_duplicate=reply.possible_duplicate,
+        replication_unconfirmed=reply.replication_unconfirmed,
+        rule=reply.rule,
+    )
+
+
+def task_of(task: task_pb2.Task) -> TaskView:
+    """Read a task as a router sent it."""
+    spec = task.spec
+    return TaskView(
+        task_id=task.task_id,
+        name=spec.name,
+        queue=spec.queue or "default",
+        state=state_of(task.state) or State.PENDING,
+        region=task.region,
+        partition=task.partition,
+        settled=task.settled,
+        attempts=task.attempts,
+        crashes=task.crashes,
+        hops=tuple(_stay(hop) for hop in task.hops),
+        priority=short_name(task_pb2.Priority.Name(spec.priority or task_pb2.PRIORITY_NORMAL)),
+        fence=tuple(task.fence),
+        fingerprint=task.fingerprint,
+        payload=spec.payload,
+        content_type=spec.content_type or JSON_TYPE,
+        created_at=_maybe(task, "created_at", task.created_at),
+        started_at=_maybe(task, "started_at", task.started_at),
+        finished_at=_maybe(task, "finished_at", task.finished_at),
+        next_attempt_at=_maybe(task, "next_attempt_at", task.next_attempt_at),
+        result=_decoded(task.result, task.result_content_type),
+        result_content_type=task.result_content_type,
+        result_omitted=task.result_omitted,
+        error=_failure(task),
+        progress=Progress(task.progress.fraction, task.progress.note)
+        if task.HasField("progress")
+        else None,
+        failover=task.failover,
+        cancel_requested=task.cancel_requested,
+        affinity_key=spec.affinity_key,
+        tenant=spec.tenant,
+        labels=dict(spec.labels),
+        idempotency_key=spec.idempotency_key,
+        origin_region=spec.origin_region,
+        pin_region=spec.pin_region,
+        residency=tuple(spec.residency),
+        timeout=duration(spec.timeout) if spec.HasField("timeout") else None,
+        max_attempts=spec.max_attempts,
+    )
+
+
+def route_of(decision: task_pb2.RouteDecision) -> Route:
+    """Read a routing decision."""
+    return Route(
+        region=decision.region,
+        rule=decision.rule,
+        candidates=tuple(
+            Candidate(
+                region=each.region,
+                eligible=each.eligible,
+                excluded_by=each.excluded_by,
+                rtt_ms=duration(each.rtt).total_seconds() * 1_000,
+                expected_wait_s=duration(each.expected_wait).total_seconds(),
+                score_s=each.score,
+                share=each.share,
+            )
+            for each in decision.candidates
+        ),
+        ledger_home=decision.ledger_home,
+        partition=decision.partition,
+        policy_version=decision.policy_version,
+    )
+
+
+def cancellation_of(reply: router_pb2.CancelTaskResponse) -> Cancellation:
+    """Read the answer to a cancel."""
+    return Cancellation(reply.cancelled, reply.requested, task_of(reply.task))
+
+
+def _stay(hop: task_pb2.Hop) -> Stay:
+    at = moment(hop.at) if hop.HasField("at") else None
+    return Stay(hop.region, state_of(hop.state), hop.attempts, hop.reason, at)
+
+
+def _failure(task: task_pb2.Task) -> TaskFailure | None:
+    if not task.HasField("error"):
+        return None
+    return TaskFailure(task.error.kind, task.error.message, task.error.traceback)
+
+
+def _decoded(result: bytes, content_type: str) -> Any:
+    if not result:
+        return None if content_type in {"", JSON_TYPE} else b""
+    return json.loads(result) if content_type == JSON_TYPE else result
+
+
+def _maybe(task: task_pb2.Task, name: str, value: Timestamp) -> datetime | None:
+    return moment(value) if task.HasField(name) else None

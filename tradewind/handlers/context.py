@@ -1,0 +1,88 @@
+"""What a handler is told about the task it runs."""
+
+import logging
+import threading
+from collections.abc import Awaitable, Generator, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+_log = logging.getLogger("tradewind.task")
+
+
+class Signals:
+    """The worker's side of a Context: what it tells a running handler. Safe from any thread."""
+
+    def __init__(self) -> None:
+        """Nothing has been signalled."""
+        self.cancelled = threading.Event()  # stop, the result no longer counts
+        self.doubtful = threading.Event()  # the lease could not be renewed, it may have ended
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One attempt at one task.
+
+    As key of an effect that must happen once, use `task_id`, or `fingerprint` if the task was
+    submitted with an idempotency key or deduplicated by payload. Where an effect's store can
+    compare numbers, have it refuse a `fencing_token` lower than the highest it has seen: a holder
+    that was paused and woke up late has a lower one.
+    """
+
+    task_id: str
+    attempt: int = 1  # starts at 1 again after a move to another region
+    region: str = ""
+    fingerprint: str = ""  # hex SHA-256 of the task's identity
+    fencing_token: int = 0  # grows with every claim, across regions too
+    deadline: datetime | None = None  # when this attempt times out, by this host's clock
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    tenant: str = ""
+    signals: Signals = field(default_factory=Signals, repr=False)
+
+    @property
+    def log(self) -> "TaskLog":
+        """A logger that marks every line with the task, the attempt and the region."""
+        marks = {"task_id": self.task_id, "attempt": self.attempt, "task_region": self.region}
+        return TaskLog(_log, marks)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether to stop: past the deadline, the lease lost, or the worker going down.
+
+        A coroutine is cancelled as well; a plain function has to look.
+        """
+        return self.signals.cancelled.is_set()
+
+    @property
+    def lease_doubtful(self) -> bool:
+        """Whether the worker cannot renew its lease: another worker may be running the task."""
+        return self.signals.doubtful.is_set()
+
+    def progress(self, fraction: float, note: str = "") -> Awaitable[None]:
+        """Report how far the attempt is: 0 to 1, with a short remark.
+
+        Await it in a coroutine; a plain function may just call it. Written to the log at DEBUG;
+        not forwarded to clients in this release. Raises ValueError outside 0 to 1.
+        """
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"progress is a fraction from 0 to 1, not {fraction}")
+        self.log.debug("progress", extra={"fraction": fraction, "note": note})
+        return _Done()
+
+
+class TaskLog(logging.LoggerAdapter[logging.Logger]):
+    """Adds the task's marks to what the handler itself passes as `extra`."""
+
+    def process(
+        self, msg: Any, kwargs: MutableMapping[str, Any]
+    ) -> tuple[Any, MutableMapping[str, Any]]:
+        """Merge the marks into `extra`; the marks win."""
+        kwargs["extra"] = {**(kwargs.get("extra") or {}), **(self.extra or {})}
+        return msg, kwargs
+
+
+class _Done:
+    """Already done; awaiting it takes no turn of the event loop."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()

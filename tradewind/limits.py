@@ -1,0 +1,57 @@
+"""Numbers that hold everywhere, each with its unit and where it comes from.
+
+What a user may set is in regions.yaml; these are the bounds behind it. Relations between
+numbers are code here, so that changing one cannot silently break another.
+"""
+
+KIB = 1024
+MIB = 1024 * KIB
+SECOND_MS = 1_000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+# --- what a caller may send (contract section 3)
+MAX_PAYLOAD_BYTES = 1 * MIB
+MAX_MESSAGE_BYTES = 8 * MIB  # above the sum of our own limits, so that ours answer
+MAX_BATCH_SPECS = 1_000
+MAX_BATCH_BYTES = 4 * MIB
+MAX_NAME_BYTES = 200  # queue, handler name (design section 4.1)
+MAX_KEY_BYTES = 4 * KIB  # affinity_key, idempotency_key, tenant, request_id: hashed before use
+MAX_LABELS = 64
+MAX_LABEL_KEY_BYTES = 200
+MAX_LABEL_VALUE_BYTES = 1 * KIB
+MAX_RESIDENCY_GROUPS = 32
+MAX_CONTENT_TYPE_BYTES = 200
+MAX_DELAY_MS = 30 * DAY_MS  # contract section 3; Cloud Tasks allows the same
+MAX_TIMEOUT_MS = 12 * HOUR_MS  # the longest visibility time-out that SQS allows
+MAX_ATTEMPTS = 10_000
+MAX_RESULT_BYTES = 256 * KIB  # contract section 7
+MAX_ERROR_BYTES = 16 * KIB  # stored error text is cut to this, traceback included
+MAX_PAGE_SIZE = 1_000
+
+# --- clocks of the protocol (design sections 3, 4, 7)
+NOT_AFTER_MS = 30 * SECOND_MS  # a copy may be created at most this long after it was meant
+RESERVATION_LEASE_MS = 10 * SECOND_MS  # before: a repeat is ABORTED; after: it adopts
+REQUEST_ID_WINDOW_MS = 15 * MINUTE_MS  # the SDK never retries longer
+TOMBSTONE_MS = 10 * MINUTE_MS  # far above NOT_AFTER_MS, which ends every late writer
+IMPORT_MEMORY_MS = 10 * MINUTE_MS  # after settle_import
+UNSETTLED_IMPORT_MS = 1 * HOUR_MS  # then the target asks the source
+
+# --- work per call (invariant 9)
+MAX_CLAIM = 128  # tasks a claim, and stale tickets dropped by one
+MAX_PROMOTE = 64  # due tasks made ready by one call
+MAX_REAP = 64  # expired leases taken back by one call
+MAX_FLUSH = 256  # submits of one group flush
+FLUSH_WAIT_MS = 1.0  # the longest a submit waits for company; none when idle
+
+# --- upkeep (design section 3)
+SWEEP_EVERY_MS = 10 * SECOND_MS
+SWEEP_AFTER_LOSS_MS = 1 * SECOND_MS  # in the minute after a worker or connection was lost
+HEARTBEAT_EVERY_MS = 1 * SECOND_MS
+WORKER_GONE_MS = 10 * SECOND_MS  # no heartbeat for this long: the worker is gone
+COURIER_LEASE_MS = 3 * SWEEP_EVERY_MS
+RENEWALS_PER_LEASE = 6  # six chances a lease, as 5 s renewals of a 30 s lease (peers.md section 4)
+
+# --- what a deployment is made of
+SUPPORTED_PARTITIONS = (16, 64, 128, 256)  # those that store.tags has a table for (routing.md 5.1)

@@ -1,0 +1,206 @@
+"""A whole fleet on one machine: what `tradewind up`, the demo and the benchmarks start.
+
+A redis-server, a router and a worker pool a region, and the delays between regions if asked.
+"""
+
+import asyncio
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tradewind.fleet import Fleet
+from tradewind.local import wan
+from tradewind.local.errors import LocalSetupError
+from tradewind.local.freeports import LOOPBACK
+from tradewind.local.plan import EmbeddedOptions, Layout, router_argv, wan_links, worker_argv
+from tradewind.local.prepare import choose_layout, locked, write_configs
+from tradewind.local.redis_server import (
+    SERVER_ENVIRONMENT,
+    ServerBinary,
+    find_server,
+    redis_args,
+    serves,
+)
+from tradewind.local.supervisor import ProcessSpec, Supervisor
+
+_HTTP_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where one region is served. `worker_http` is empty without an app."""
+
+    region: str
+    grpc: str
+    http: str
+    worker_http: str
+    redis_url: str
+
+
+class EmbeddedFleet:
+    """Starts and stops a fleet. One fleet per data directory at a time; use from the main thread.
+
+    Process names: `redis-R`, `router-R`, `worker-R` for each region R, and `wan`.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        options: EmbeddedOptions,
+        *,
+        on_exit: Callable[[str, int], None] | None = None,
+        on_restart: Callable[[str, int], None] | None = None,
+    ) -> None:
+        """Take the plan; nothing runs before `start()`. The callbacks are the supervisor's."""
+        self._fleet = fleet
+        self._options = options
+        self._on_exit = on_exit
+        self._on_restart = on_restart
+        self._held = contextlib.ExitStack()
+        self._supervisor: Supervisor | None = None
+        self._layout: Layout | None = None
+
+    async def start(self) -> None:
+        """Start everything, and return once every router and worker pool is ready.
+
+        Raises LocalSetupError, with nothing left running, if this machine cannot do it: no
+        redis-server, a taken port, a data directory in use, a process that ends or is never ready.
+        """
+        try:
+            self._layout, stages = await asyncio.to_thread(self._prepare)
+            self._supervisor = Supervisor(
+                stages, on_exit=self._on_exit, on_restart=self._on_restart
+            )
+            await self._supervisor.start()
+        except BaseException:
+            self._held.close()
+            raise
+
+    async def stop(self) -> None:
+        """Stop everything in order. May be called twice."""
+        if self._supervisor is not None:
+            await self._supervisor.stop()
+        self._held.close()
+
+    @property
+    def supervisor(self) -> Supervisor:
+        """The processes, to look at or to break. Raises LocalSetupError before `start()`."""
+        if self._supervisor is None:
+            raise LocalSetupError("the fleet was not started: call start() first")
+        return self._supervisor
+
+    @property
+    def endpoints(self) -> Mapping[str, Endpoint]:
+        """Where each region is served, in file order. Empty before `start()`."""
+        if self._layout is None:
+            return {}
+        with_workers = self._options.app is not None
+        return {
+            region: Endpoint(
+                region=region,
+                grpc=f"{LOOPBACK}:{ports.grpc}",
+                http=f"{LOOPBACK}:{ports.http}",
+                worker_http=f"{LOOPBACK}:{ports.worker_http}" if with_workers else "",
+                redis_url=f"redis://{LOOPBACK}:{ports.redis}",
+            )
+            for region, ports in self._layout.regions.items()
+        }
+
+    def _prepare(self) -> tuple[Layout, list[list[ProcessSpec]]]:
+        server = find_server()
+        data_dir = self._options.data_dir.resolve()
+        try:
+            self._held.enter_context(locked(data_dir))
+            layout = choose_layout(self._fleet, self._options)
+            configs = write_configs(self._fleet, self._options.config, layout, data_dir)
+            return layout, self._stages(server, layout, configs, data_dir)
+        except OSError as error:
+            raise LocalSetupError(
+                f"{error.filename}: {error.strerror}: choose another directory with --data-dir"
+            ) from error
+
+    def _stages(
+        self, server: ServerBinary, layout: Layout, configs: Mapping[str, Path], data_dir: Path
+    ) -> list[list[ProcessSpec]]:
+        options = self._options
+        log_dir = (options.log_dir or data_dir / "logs").resolve()
+        stores = [
+            _redis_spec(server, region, ports.redis, data_dir / "regions" / region, log_dir)
+            for region, ports in layout.regions.items()
+        ]
+        if layout.wan:
+            stores.append(_wan_spec(self._fleet, layout, data_dir / "wan.json", log_dir))
+
+        def service(name: str, argv: list[str], http_port: int) -> ProcessSpec:
+            return ProcessSpec(
+                name=name,
+                argv=argv,
+                log_path=log_dir / f"{name}.log",
+                ready=functools.partial(answers_ready, http_port),
+                ready_timeout_s=options.ready_timeout_s,
+                stop_grace_s=options.stop_grace_s,
+            )
+
+        services: list[ProcessSpec] = []
+        for region, ports in layout.regions.items():
+            argv = router_argv(configs[region], region, ports)
+            services.append(service(f"router-{region}", argv, ports.http))
+            if options.app is not None:
+                argv = worker_argv(
+                    configs[region], region, ports, options.app, options.worker_options
+                )
+                services.append(service(f"worker-{region}", argv, ports.worker_http))
+        return [stores, services]
+
+
+async def answers_ready(http_port: int) -> bool:
+    """Whether `GET /readyz` on a loopback port gives 200."""
+    writer: asyncio.StreamWriter | None = None
+    try:
+        async with asyncio.timeout(_HTTP_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(LOOPBACK, http_port)
+            writer.write(f"GET /readyz HTTP/1.0\r\nHost: {LOOPBACK}\r\n\r\n".encode())
+            status_line = await reader.readline()
+    except (OSError, TimeoutError):
+        return False
+    finally:
+        if writer is not None:
+            writer.close()
+    return status_line.split()[1:2] == [b"200"]
+
+
+async def _listens(ports: Iterable[int]) -> bool:
+    for port in ports:
+        try:
+            _, writer = await asyncio.open_connection(LOOPBACK, port)
+        except OSError:
+            return False
+        writer.close()
+    return True
+
+
+def _redis_spec(
+    server: ServerBinary, region: str, port: int, data_dir: Path, log_dir: Path
+) -> ProcessSpec:
+    data_dir.mkdir(parents=True, exist_ok=True)
+    return ProcessSpec(
+        name=f"redis-{region}",
+        argv=[str(server.path), *redis_args(port, data_dir)],
+        log_path=log_dir / f"redis-{region}.log",
+        env=SERVER_ENVIRONMENT,
+        ready=lambda: asyncio.to_thread(serves, port, data_dir),
+    )
+
+
+def _wan_spec(fleet: Fleet, layout: Layout, spec_path: Path, log_dir: Path) -> ProcessSpec:
+    spec_path.write_text(wan.dump(wan_links(fleet, layout)), encoding="utf-8")
+    return ProcessSpec(
+        name="wan",
+        # By path, as the leash: the proxy needs nothing of ours but itself.
+        argv=[sys.executable, "-I", "-S", wan.__file__, str(spec_path)],
+        log_path=log_dir / "wan.log",
+        ready=functools.partial(_listens, tuple(layout.wan.values())),
+    )

@@ -1,0 +1,154 @@
+"""Where everything of an embedded fleet listens, and what each process sees: pure decisions."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from pathlib import Path
+
+from tradewind.fleet import Fleet, Region
+from tradewind.local.errors import LocalSetupError
+from tradewind.local.freeports import LOOPBACK
+from tradewind.local.wan import Link
+
+DEFAULT_DATA_DIR = Path(".tradewind")
+DEFAULT_PORT = 7070  # contract section 2
+
+# What a redis:// URL may name: the embedded servers listen on this address only.
+_LOOPBACK_NAMES = (LOOPBACK, "localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedOptions:
+    """How to run a fleet.
+
+    `config` is the file that the fleet was parsed from, `app` is MODULE:NAME or ./file.py:NAME
+    (None: no worker pools). The first router listens on `port`, the others on the next free ones;
+    `ephemeral_ports` chooses every port anew, Redis included, so that runs do not meet.
+    `wan` puts the file's rtt table between the regions. `worker_options` are appended to every
+    pool's command line.
+    """
+
+    config: Path
+    app: str | None
+    data_dir: Path = DEFAULT_DATA_DIR
+    port: int = DEFAULT_PORT
+    wan: bool = False
+    ephemeral_ports: bool = False
+    worker_options: tuple[str, ...] = ()
+    log_dir: Path | None = None  # default: logs/ in the data directory
+    ready_timeout_s: float = 30.0
+    stop_grace_s: float = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class RegionPorts:
+    """Loopback ports of one region: its Redis, its router (gRPC and HTTP), its worker pool."""
+
+    redis: int
+    grpc: int
+    http: int
+    worker_http: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All ports of a fleet. `wan` has a proxy port for each (viewer, region), or nothing."""
+
+    regions: Mapping[str, RegionPorts]
+    wan: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+
+
+def redis_ports(fleet: Fleet) -> dict[str, int]:
+    """Port of every region's Redis, as the file names it.
+
+    Raises LocalSetupError for a region that `tradewind up` cannot host: another machine's, a
+    Cluster or Sentinel, one with a password or TLS, or a port that two regions share.
+    """
+    ports: dict[str, int] = {}
+    for region in fleet.regions.values():
+        port = _redis_port(region)
+        for other, taken in ports.items():
+            if taken == port:
+                raise LocalSetupError(
+                    f"regions {other} and {region.name} share port {port}: give each its own"
+                )
+        ports[region.name] = port
+    return ports
+
+
+def wan_pairs(fleet: Fleet) -> list[tuple[str, str]]:
+    """(viewer, region) for every way between two regions, in file order."""
+    return list(permutations(fleet.regions, 2))
+
+
+def wan_links(fleet: Fleet, layout: Layout) -> list[Link]:
+    """Give each way its proxy: half of the file's round trip in each direction."""
+    return [
+        Link(
+            listen_port=port,
+            target_host=LOOPBACK,
+            target_port=layout.regions[region].redis,
+            delay_ms=fleet.rtt_ms.get((viewer, region), 0.0) / 2,
+        )
+        for (viewer, region), port in layout.wan.items()
+    ]
+
+
+def redis_urls(layout: Layout, viewer: str) -> dict[str, str]:
+    """Every region's Redis as the processes of region `viewer` reach it; their own is direct."""
+    return {
+        region: f"redis://{LOOPBACK}:{layout.wan.get((viewer, region), ports.redis)}"
+        for region, ports in layout.regions.items()
+    }
+
+
+def file_is_enough(fleet: Fleet, layout: Layout) -> bool:
+    """Whether the user's own file says where everything is, so that its reload keeps working."""
+    named = redis_ports(fleet)
+    return not layout.wan and all(
+        layout.regions[region].redis == port for region, port in named.items()
+    )
+
+
+def router_argv(config: Path, region: str, ports: RegionPorts) -> list[str]:
+    """Command line of a region's router."""
+    return [
+        *_python_module("router"),
+        *("--config", str(config), "--region", region),
+        *("--listen", f"{LOOPBACK}:{ports.grpc}", "--http", f"{LOOPBACK}:{ports.http}"),
+    ]
+
+
+def worker_argv(
+    config: Path, region: str, ports: RegionPorts, app: str, options: Sequence[str] = ()
+) -> list[str]:
+    """Command line of a region's worker pool. `options` are appended as they are."""
+    return [
+        *_python_module("worker"),
+        *("--config", str(config), "--region", region, "--app", app),
+        *("--http", f"{LOOPBACK}:{ports.worker_http}"),
+        *options,
+    ]
+
+
+def _python_module(name: str) -> list[str]:
+    # -P: a router.py or worker.py in the user's directory must not be taken for ours.
+    return [sys.executable, "-P", "-m", name]
+
+
+def _redis_port(region: Region) -> int:
+    target = region.redis
+    host, _, port = target.nodes[0].rpartition(":") if target.kind == "standalone" else ("", "", "")
+    if host not in _LOOPBACK_NAMES:
+        raise LocalSetupError(
+            f"region {region.name} is not on this machine's loopback address: `tradewind up` hosts "
+            f"only regions like `redis: redis://{LOOPBACK}:6401`; start the others yourself, with "
+            "`tradewind router` and `tradewind worker`"
+        )
+    if target.username or target.password or target.tls is not None:
+        raise LocalSetupError(
+            f"region {region.name} has a user, a password or TLS, which embedded regions have not: "
+            "remove them for `tradewind up`"
+        )
+    return int(port)

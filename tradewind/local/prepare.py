@@ -1,0 +1,100 @@
+"""What a fleet needs before it starts: a directory of its own, free ports, files to read."""
+
+import contextlib
+import fcntl
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+from tradewind.fleet import Fleet
+from tradewind.local.errors import LocalSetupError
+from tradewind.local.freeports import free_ports, is_free, next_free_ports
+from tradewind.local.plan import (
+    EmbeddedOptions,
+    Layout,
+    RegionPorts,
+    file_is_enough,
+    redis_ports,
+    redis_urls,
+    wan_pairs,
+)
+from tradewind.regions_relocate import relocate_regions
+
+# HTTP ports are looked for from here on, counted from the gRPC port: 8070 beside 7070.
+_HTTP_OFFSET = 1_000
+
+# Children of a killed `tradewind up` need a moment to end and give up their ports.
+_PORT_PATIENCE_S = 3.0
+_PORT_POLL_S = 0.05
+
+
+def choose_layout(fleet: Fleet, options: EmbeddedOptions) -> Layout:
+    """Choose a port for everything. Raises LocalSetupError if one that must be free is taken."""
+    names = list(fleet.regions)
+    stores = redis_ports(fleet)
+    pairs = wan_pairs(fleet) if options.wan else []
+    if options.ephemeral_ports:
+        ports = iter(free_ports(4 * len(names) + len(pairs)))
+        regions = {name: RegionPorts(*(next(ports) for _ in range(4))) for name in names}
+        return Layout(regions, dict(zip(pairs, ports, strict=True)))
+    for region, port in stores.items():
+        _must_be_free(port, f"change region {region} in {options.config}")
+    _must_be_free(options.port, "choose another with --port")
+    reserved = {options.port, *stores.values()}
+    grpc = [
+        options.port,
+        *_unreserved(options.port + 1, len(names) - 1, reserved),
+    ]
+    reserved.update(grpc)
+    rest = iter(
+        _unreserved(options.port + _HTTP_OFFSET, 2 * len(names) + len(pairs), reserved),
+    )
+    regions = {
+        name: RegionPorts(stores[name], grpc_port, next(rest), next(rest))
+        for name, grpc_port in zip(names, grpc, strict=True)
+    }
+    return Layout(regions, dict(zip(pairs, rest, strict=True)))
+
+
+def write_configs(fleet: Fleet, config: Path, layout: Layout, data_dir: Path) -> dict[str, Path]:
+    """Give each region the file its processes read: the user's own, or a copy with other ports."""
+    config = config.resolve()
+    if file_is_enough(fleet, layout):
+        return dict.fromkeys(layout.regions, config)
+    text = config.read_text(encoding="utf-8")
+    derived: dict[str, Path] = {}
+    for region in layout.regions:
+        path = data_dir / f"regions.{region}.yaml"
+        path.write_text(relocate_regions(text, redis_urls(layout, region)), encoding="utf-8")
+        derived[region] = path
+    return derived
+
+
+@contextlib.contextmanager
+def locked(data_dir: Path) -> Generator[None, None, None]:
+    """Hold a data directory. Raises LocalSetupError if another process holds it."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with (data_dir / "lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LocalSetupError(
+                f"{data_dir} is in use by another `tradewind up`: stop that one, or choose another "
+                "directory with --data-dir"
+            ) from None
+        yield
+
+
+def _must_be_free(port: int, remedy: str) -> None:
+    give_up_at = time.monotonic() + _PORT_PATIENCE_S
+    while not is_free(port):
+        if time.monotonic() > give_up_at:
+            raise LocalSetupError(
+                f"port {port} is taken by another process: stop that one, or {remedy}"
+            )
+        time.sleep(_PORT_POLL_S)
+
+
+def _unreserved(first: int, count: int, reserved: set[int]) -> list[int]:
+    candidates = next_free_ports(first, count + len(reserved))
+    return [port for port in candidates if port not in reserved][:count]

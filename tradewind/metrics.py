@@ -1,0 +1,159 @@
+"""Every metric of Tradewind, in one file; docs/metrics.md is the same list for people.
+
+Labels come from closed sets: regions, queues and rules from regions.yaml, the rest from the sets
+named below. A queue that the file does not name is `other` (see `queue_label`), so nothing that a
+caller sends makes a new series, and no id, tenant or error text is ever a label.
+"""
+
+from typing import Final
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from tradewind.fleet import Fleet
+
+REGISTRY: Final = CollectorRegistry()
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+OTHER: Final = "other"
+
+# Closed label sets. A value outside its set is a bug in the caller.
+SUBMIT_OUTCOMES: Final = ("accepted", "duplicate", "rejected", "full", "unavailable", "unknown")
+PROCESS_OUTCOMES: Final = ("completed", "retried", "dead", "released", "refused")
+FAILURE_KINDS: Final = (
+    "error",
+    "timeout",
+    "rejected",
+    "worker-lost",
+    "result-too-large",
+    "damaged",
+)
+MOVE_OUTCOMES: Final = ("moved", "aborted")
+SLOT_KINDS: Final = ("busy", "free")
+PRIORITIES: Final = ("high", "normal", "low")
+
+# From the 2 ms that pick-up takes when idle (design section 3) to the longest usual wait.
+_CALL_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_DELAY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0)
+_TASK_BUCKETS = (0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0)
+
+ProcessCollector(registry=REGISTRY)
+
+TASKS_SUBMITTED = Counter(
+    "tradewind_tasks_submitted_total",
+    "Submits answered by a router, by outcome.",
+    ["region", "queue", "outcome"],
+    registry=REGISTRY,
+)
+TASKS_PROCESSED = Counter(
+    "tradewind_tasks_processed_total",
+    "Attempts settled by a worker; `refused`: a newer token held the task, nothing changed.",
+    ["region", "queue", "outcome"],
+    registry=REGISTRY,
+)
+TASKS_FAILED = Counter(
+    "tradewind_tasks_failed_total",
+    "Attempts that ended badly, by kind.",
+    ["region", "queue", "kind"],
+    registry=REGISTRY,
+)
+TASK_QUEUE_LENGTH = Gauge(
+    "tradewind_task_queue_length",
+    "Ready tasks that wait, by priority.",
+    ["region", "queue", "priority"],
+    registry=REGISTRY,
+    multiprocess_mode="livemostrecent",
+)
+EXPECTED_WAIT_SECONDS = Gauge(
+    "tradewind_expected_wait_seconds",
+    "How long a task submitted now would wait before it starts.",
+    ["region", "queue"],
+    registry=REGISTRY,
+    multiprocess_mode="livemostrecent",
+)
+DEAD_TASKS = Gauge(
+    "tradewind_dead_tasks",
+    "Dead-lettered tasks in the region.",
+    ["region", "queue"],
+    registry=REGISTRY,
+    multiprocess_mode="livemostrecent",
+)
+MOVES = Counter(
+    "tradewind_moves_total",
+    "Moves between regions that ended, by the reason they began and how they ended.",
+    ["source", "target", "reason", "outcome"],
+    registry=REGISTRY,
+)
+ROUTING_DECISIONS = Counter(
+    "tradewind_routing_decisions_total",
+    "Routing decisions, by chosen region and by what decided.",
+    ["region", "rule"],
+    registry=REGISTRY,
+)
+REGION_RTT_SECONDS = Gauge(
+    "tradewind_region_rtt_seconds",
+    "Round trip from this process to the region's Redis.",
+    ["region"],
+    registry=REGISTRY,
+    multiprocess_mode="livemostrecent",
+)
+WORKER_SLOTS = Gauge(
+    "tradewind_worker_slots",
+    "Tasks that this worker can run at the same time: busy and free.",
+    ["region", "kind"],
+    registry=REGISTRY,
+    multiprocess_mode="livesum",
+)
+SUBMIT_SECONDS = Histogram(
+    "tradewind_submit_seconds",
+    "From the arrival of a submit to its answer.",
+    registry=REGISTRY,
+    buckets=_CALL_BUCKETS,
+)
+START_DELAY_SECONDS = Histogram(
+    "tradewind_start_delay_seconds",
+    "From the moment a task could start to its claim, by the store's clock.",
+    registry=REGISTRY,
+    buckets=_DELAY_BUCKETS,
+)
+TASK_SECONDS = Histogram(
+    "tradewind_task_seconds",
+    "Time that an attempt took in its handler.",
+    registry=REGISTRY,
+    buckets=_TASK_BUCKETS,
+)
+REDIS_CALL_SECONDS = Histogram(
+    "tradewind_redis_call_seconds",
+    "Round trip of one script call or pipeline, by script.",
+    ["script"],
+    registry=REGISTRY,
+    buckets=_CALL_BUCKETS,
+)
+LEASE_LOST = Counter(
+    "tradewind_lease_lost_total",
+    "Leases that went to another holder while their handler still ran.",
+    registry=REGISTRY,
+)
+
+
+def queue_label(fleet: Fleet, name: str) -> str:
+    """`name` if the file knows the queue, else `other`: callers invent queue names."""
+    return name if name == "default" or name in fleet.queues else OTHER
+
+
+def exposition() -> bytes:
+    """All metrics of this process, in Prometheus's text format."""
+    return generate_latest(REGISTRY)
+
+
+def shared_exposition(directory: str) -> bytes:
+    """All metrics of the processes that were started with PROMETHEUS_MULTIPROC_DIR=directory."""
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry, path=directory)
+    return generate_latest(registry)

@@ -1,0 +1,143 @@
+"""Picks the region for a task. Pure: equal arguments give an equal decision.
+
+Order of the steps (routing.md 2.2 to 2.5 and 2.8); the first that applies decides:
+1. filter: regions that cannot take the task fall out, each with its reason;
+2. pin, and affinity `required`: one region or none;
+3. rule.prefer: while any preferred region is left, only these count;
+4. affinity `preferred`: along the key's rendezvous order to the first that is not overloaded;
+5. prefer: the first in the rule's order whose wait is within the band of the shortest one there
+   (the rule's order outweighs distance, never a queue);
+6. the home of the ledger entry, within the band of the best score: saves a round trip;
+7. home, the nearest by round trip, within the band (half of it to return from abroad);
+8. softmin over the scores, flatter the older the data: the best of stale numbers draws a herd.
+Panic: if nothing is left at step 1 but regions that are merely in doubt (`filters.DOUBTS`), mode
+`best_effort` sends to these; never across the fence, to a drained region or one known to be down.
+"""
+
+from collections.abc import Sequence
+
+from tradewind.errors import NoRegionPermitted, NoRegionReachable, RegionsFull, TradewindError
+from tradewind.fleet import Fleet
+from tradewind.policy import filters, scores
+from tradewind.policy.choose import Option, Wish, choose, only_affine
+from tradewind.policy.rules import Resolved, matching, resolve
+from tradewind.task import Candidate, Decision, Draft, RegionView
+
+PANIC = "panic"
+
+
+def decide(
+    draft: Draft,
+    views: Sequence[RegionView],
+    fleet: Fleet,
+    *,
+    draw: float,
+    home_hint: str | None = None,
+    ledger_home: str = "",
+    resolved: Resolved | None = None,
+) -> Decision:
+    """Pick a region for `draft`, or none (region "", reason says why; see `refusal`).
+
+    `draw` in [0, 1) is the only chance in it. `home_hint` is where the caller's last task without
+    a pin, key or preference went, at first its own region, or None: of equally near regions it is
+    home, and while it is abroad home must be clearly better before tasks return.
+    `ledger_home` keeps the ledger entry. `resolved` saves resolving the rules a second time.
+    A configured region without a view counts as unknown.
+    """
+    if resolved is None:
+        try:
+            resolved = resolve(draft, fleet)
+        except NoRegionPermitted as why:
+            return _nowhere(draft, fleet, ledger_home, str(why))
+    options = _options(draft, views, fleet, resolved)
+    options = only_affine(options, resolved)
+    pool = [option for option in options if not option.excluded]
+    panic = not pool and fleet.panic_mode == "best_effort"
+    if panic:
+        pool = [option for option in options if filters.DOUBTS.issuperset(option.excluded)]
+    choice = choose(pool, Wish(resolved, fleet, draw, home_hint, ledger_home))
+    chosen = {option.name for option in pool}
+    return Decision(
+        region=choice.region,
+        rule=resolved.rule_name,
+        candidates=tuple(
+            Candidate(
+                region=option.name,
+                eligible=option.name in chosen,
+                excluded_by="" if option.name in chosen else option.excluded[0],
+                rtt_ms=option.view.rtt_ms,
+                expected_wait_s=option.wait_s,
+                score_s=option.score_s,
+                share=choice.shares.get(option.name, 0.0),
+            )
+            for option in options
+        ),
+        fence=resolved.fence,
+        ledger_home=ledger_home,
+        reason=PANIC if panic and pool else choice.reason,
+        policy_version=fleet.version,
+    )
+
+
+def refusal(decision: Decision, fleet: Fleet) -> TradewindError:
+    """Return the error for a decision without a region, with what keeps each region out."""
+    reasons = {c.region: c.excluded_by for c in decision.candidates if not c.eligible}
+    listed = ", ".join(f"{region}: {reason}" for region, reason in reasons.items())
+    waiting = {
+        reason
+        for reason in reasons.values()
+        if reason not in filters.BY_POLICY and reason != filters.NOT_AFFINITY
+    }
+    if not waiting:
+        return NoRegionPermitted(
+            f"residency, pin and weights leave no region ({listed}); change the task, or the "
+            f"rules of policy {fleet.version}"
+        )
+    if waiting <= filters.BY_LOAD:
+        return RegionsFull(f"every permitted region is full ({listed}); retry later")
+    return NoRegionReachable(f"no permitted region can take the task now ({listed}); retry later")
+
+
+def _options(
+    draft: Draft, views: Sequence[RegionView], fleet: Fleet, resolved: Resolved
+) -> list[Option]:
+    by_name = {view.name: view for view in views}
+    permitted = fleet.inside(resolved.fence)
+    options: list[Option] = []
+    for name, region in fleet.regions.items():
+        view = by_name.get(name) or _unseen(name)
+        wait = scores.wait_s(view)
+        barred = filters.border(region, permitted, resolved.pin)
+        now = filters.conditions(view, region, fleet, draft.queue, draft.name, wait)
+        excluded = (barred, *now) if barred else tuple(now)
+        options.append(
+            Option(region, view, wait, scores.score_s(view, region, fleet, wait), excluded)
+        )
+    return options
+
+
+def _unseen(name: str) -> RegionView:
+    return RegionView(name, rtt_ms=scores.UNSEEN_RTT_MS, health="UNKNOWN")
+
+
+def _nowhere(draft: Draft, fleet: Fleet, ledger_home: str, why: str) -> Decision:
+    return Decision(
+        region="",
+        rule=matching(draft, fleet).name,
+        candidates=tuple(
+            Candidate(
+                region=name,
+                eligible=False,
+                excluded_by=filters.OUTSIDE_FENCE,
+                rtt_ms=0.0,
+                expected_wait_s=0.0,
+                score_s=0.0,
+                share=0.0,
+            )
+            for name in fleet.regions
+        ),
+        fence=draft.residency,
+        ledger_home=ledger_home,
+        reason=why,
+        policy_version=fleet.version,
+    )

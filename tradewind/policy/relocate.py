@@ -1,0 +1,104 @@
+"""Where a task that its region cannot finish may go next. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tradewind.fleet import Fleet, Region
+from tradewind.policy import filters
+from tradewind.policy.scores import wait_s
+from tradewind.task import RegionView
+
+# A moved task must not be what fills the target (routing.md 2.9).
+MAX_WAIT_SHARE = 0.5
+NOT_HEALTHY = "not healthy"
+
+PINNED = "pinned"
+NO_HOPS_LEFT = "no moves left (max_hops)"
+FENCED = "no other permitted region"
+ALL_TRIED = "every permitted region was tried"
+
+
+@dataclass(frozen=True, slots=True)
+class Stranded:
+    """What relocating needs to know of a task in region `source`.
+
+    `fence` is what was stored at admission, `fence_now` what today's rules give (`rules.resolve`);
+    both must hold. `visited`: regions of its hops. `hop_count`: dead-letter moves so far.
+    """
+
+    source: str
+    queue: str
+    name: str
+    fence: tuple[str, ...] = ()
+    fence_now: tuple[str, ...] = ()
+    pin: str = ""
+    visited: Sequence[str] = ()
+    hop_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """The region to move to; or none, why, and whether that is for good."""
+
+    target: str
+    reason: str
+    permanent: bool
+
+
+def relocate(task: Stranded, views: Sequence[RegionView], fleet: Fleet) -> Relocation:
+    """Pick the next region: in the order of failover.order, else the nearest by the views' rtt.
+
+    A region of weight 0 takes moved tasks only if failover.order names it. `views` are as the
+    courier sees them; a region without one counts as unknown.
+    """
+    if task.pin:
+        return _stays(PINNED)
+    if task.hop_count >= fleet.queue(task.queue).failover.max_hops:
+        return _stays(NO_HOPS_LEFT)
+    permitted = set(fleet.inside(task.fence)).intersection(fleet.inside(task.fence_now))
+    by_name = {view.name: view for view in views}
+    targets = [name for name in _order(task.source, by_name, fleet) if name in permitted]
+    if not targets:
+        return _stays(FENCED)
+    fresh = [name for name in targets if name not in task.visited]
+    if not fresh:
+        return _stays(ALL_TRIED)
+    found: list[str] = []
+    for name in fresh:
+        reason = _obstacle(task, by_name.get(name), fleet.regions[name], fleet)
+        if not reason:
+            return Relocation(name, "", permanent=False)
+        found.append(f"{name}: {reason}")
+    return Relocation("", ", ".join(found), permanent=False)
+
+
+def _stays(reason: str) -> Relocation:
+    return Relocation("", reason, permanent=True)
+
+
+def _order(source: str, views: dict[str, RegionView], fleet: Fleet) -> list[str]:
+    explicit = fleet.failover.order.get(source)
+    if explicit is not None:
+        return [name for name in explicit if name != source]
+
+    def distance(name: str) -> tuple[float, str]:
+        view = views.get(name)
+        return (view.rtt_ms if view else float("inf"), name)
+
+    others = (r.name for r in fleet.regions.values() if r.weight and r.name != source)
+    return sorted(others, key=distance)
+
+
+def _obstacle(task: Stranded, view: RegionView | None, region: Region, fleet: Fleet) -> str:
+    if view is None:
+        return filters.UNKNOWN
+    wait = wait_s(view)
+    reason = next(filters.conditions(view, region, fleet, task.queue, task.name, wait), "")
+    if reason:
+        return reason
+    # Stricter than for new work: a task that moves may not be moved again.
+    if not filters.serves(view, task.queue, task.name):
+        return filters.NO_HANDLER
+    if view.health != "HEALTHY":
+        return NOT_HEALTHY
+    return filters.WAIT if wait * 1000 > MAX_WAIT_SHARE * region.limits.max_wait_ms else ""

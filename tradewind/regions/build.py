@@ -1,0 +1,147 @@
+"""From the checked file to the values of `fleet.py`. Also gives the fleet its version."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tradewind.fleet import (
+    Affinity,
+    Backoff,
+    Dedup,
+    FailoverPlan,
+    Fleet,
+    Health,
+    Match,
+    QueueFailover,
+    QueuePolicy,
+    Region,
+    RegionLimits,
+    Retention,
+    Rule,
+    Steering,
+)
+from tradewind.regions.reader import MisfitError
+from tradewind.regions.schema import (
+    FailoverSection,
+    File,
+    HealthSection,
+    QueueSection,
+    RegionSection,
+    RuleSection,
+    SteeringSection,
+)
+from tradewind.regions.targets import target
+
+
+def fleet(file: File, env: Mapping[str, str], base: Path) -> Fleet:
+    """Build the fleet. Raises MisfitError for an address or secret that cannot be used."""
+    queues = {name: _queue(section) for name, section in file.queues.items()}
+    built = Fleet(
+        regions={name: _region(name, part, env, base) for name, part in file.regions.items()},
+        partitions=file.partitions,
+        deployment=file.deployment,
+        rtt_ms=_rtt(file.rtt),
+        rules=tuple(_rule(section) for section in file.rules),
+        default_queue=queues.get("default", QueuePolicy()),
+        queues=queues,
+        failover=_failover(file.failover),
+        steering=_steering(file.steering),
+        panic_mode=file.panic.mode,
+        health=_health(file.health),
+    )
+    return replace(built, version=_version(built))
+
+
+def _version(fleet: Fleet) -> str:
+    content: dict[str, Any] = asdict(fleet)
+    content["rtt_ms"] = sorted(fleet.rtt_ms.items())
+    for region in content["regions"].values():
+        del region["redis"]["password"]  # a digest that everybody sees would let it be guessed
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return sha256(canonical.encode()).hexdigest()[:12]
+
+
+def _region(name: str, section: RegionSection, env: Mapping[str, str], base: Path) -> Region:
+    try:
+        redis = target(section.redis, env, base)
+    except MisfitError as misfit:
+        here = ("regions", name, "redis", *misfit.path)
+        raise MisfitError(here, misfit.problem, at_key=misfit.at_key) from None
+    limits = section.limits
+    return Region(
+        name=name,
+        redis=redis,
+        residency=tuple(section.residency),
+        weight=section.weight,
+        cost=section.cost,
+        limits=RegionLimits(limits.max_backlog, limits.max_wait, limits.max_spill_in),
+    )
+
+
+def _rtt(rows: Mapping[str, Mapping[str, float]]) -> dict[tuple[str, str], float]:
+    given = {(source, to): rtt for source, row in rows.items() for to, rtt in row.items()}
+    return {(to, source): rtt for (source, to), rtt in given.items()} | given
+
+
+def _rule(section: RuleSection) -> Rule:
+    match, affinity = section.match, section.affinity
+    return Rule(
+        name=section.name,
+        match=Match(
+            names=tuple(match.names),
+            queues=tuple(match.queues),
+            tenants=tuple(match.tenants),
+            labels=dict(match.labels),
+        ),
+        residency=tuple(section.residency),
+        prefer=tuple(section.prefer),
+        affinity=affinity and Affinity(affinity.key, affinity.mode),
+    )
+
+
+def _queue(section: QueueSection) -> QueuePolicy:
+    backoff, dedup = section.backoff, section.dedup
+    return QueuePolicy(
+        attempts=section.attempts,
+        backoff=Backoff(backoff.initial, backoff.factor, backoff.max),
+        timeout_ms=section.timeout,
+        lease_ms=section.lease,
+        max_crashes=section.max_crashes,
+        dedup=Dedup(dedup.by, dedup.scope, dedup.window, dedup.on_home_unreachable),
+        durability=section.durability,
+        starvation_after_ms=section.starvation_after,
+        retention=Retention(section.retention.completed, section.retention.dead),
+        failover=QueueFailover(tuple(section.failover.on), section.failover.max_hops),
+    )
+
+
+def _failover(section: FailoverSection) -> FailoverPlan:
+    return FailoverPlan(
+        order={source: tuple(order) for source, order in section.order.items()},
+        unserved_after_ms=section.unserved_after,
+        rescue_after_ms=section.rescue_after,
+        dead_after_ms=section.dead_after,
+    )
+
+
+def _steering(section: SteeringSection) -> Steering:
+    return Steering(
+        band=section.band,
+        band_min_ms=section.band_min,
+        wait_weight=section.wait_weight,
+        rtt_weight=section.rtt_weight,
+        cost_weight_s=section.cost_weight / 1000,
+    )
+
+
+def _health(section: HealthSection) -> Health:
+    return Health(
+        interval_ms=section.interval,
+        timeout_ms=section.timeout,
+        down_after=section.down_after,
+        up_after=section.up_after,
+        stale_after_ms=section.stale_after,
+    )

@@ -1,0 +1,178 @@
+"""What no single key can tell: names that must exist, rules that can never hold, doubtful plans."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+
+from tradewind.fleet import Fleet, Region
+from tradewind.ids import region_code
+from tradewind.limits import MAX_NAME_BYTES, SUPPORTED_PARTITIONS
+from tradewind.policy.rules import OWN_RULE_NAMES
+from tradewind.regions.reader import MisfitError
+from tradewind.regions.schema import File, QueueSection, RuleSection
+from tradewind.regions.units import bad_label, did_you_mean
+
+_QUEUE_PUNCTUATION = frozenset("._:-/")  # design section 4.1
+# Envoy's overprovisioning factor is 1.4 (routing.md 2.6): above 1/1.4 of what the others can do,
+# they are expected to fall behind.
+_MAX_ABSORBED = 1 / 1.4
+
+
+def misfits(file: File) -> Iterator[MisfitError]:
+    """Yield everything that is wrong, in the order of the file's sections."""
+    if bad := bad_label(file.deployment):
+        yield MisfitError(("deployment",), bad)
+    if file.partitions not in SUPPORTED_PARTITIONS:
+        known = ", ".join(map(str, SUPPORTED_PARTITIONS))
+        yield MisfitError(("partitions",), f"must be one of {known}")
+    yield from _regions(file)
+    yield from _rtt(file)
+    yield from _rules(file)
+    for name, queue in file.queues.items():
+        yield from _queue(name, queue)
+    yield from _failover(file)
+    if file.steering.wait_weight == file.steering.rtt_weight == 0:
+        yield MisfitError(("steering",), "wait_weight and rtt_weight cannot both be 0")
+    for key in sorted(file.security.model_fields_set):
+        yield MisfitError(("security", key), "is not served yet; remove it", at_key=True)
+
+
+def _regions(file: File) -> Iterator[MisfitError]:
+    if not file.regions:
+        yield MisfitError(("regions",), "needs at least one region")
+    codes: dict[int, str] = {}
+    for name, region in file.regions.items():
+        here = ("regions", name)
+        if bad := bad_label(name):
+            yield MisfitError(here, bad, at_key=True)
+        elif (other := codes.setdefault(region_code(name), name)) != name:
+            problem = f"has the same code in task ids as {other}; rename one of the two"
+            yield MisfitError(here, problem, at_key=True)
+        for index, group in enumerate(region.residency):
+            if bad := bad_label(group):
+                yield MisfitError((*here, "residency", index), bad)
+        yield from _twice(region.residency, (*here, "residency"))
+    if file.regions and not any(region.weight for region in file.regions.values()):
+        yield MisfitError(("regions",), "all weights are 0: no task could go anywhere")
+
+
+def same_server(regions: Iterable[Region]) -> Iterator[MisfitError]:
+    """Yield regions whose addresses share a database: each would refuse the other's identity."""
+    for one, other in combinations(regions, 2):
+        a, b = one.redis, other.redis
+        apart = (a.service, a.database) != (b.service, b.database)
+        if not apart and not set(a.nodes).isdisjoint(b.nodes):
+            here = ("regions", other.name, "redis")
+            yield MisfitError(here, f"is the Redis of {one.name}; give each region its own")
+
+
+def _rtt(file: File) -> Iterator[MisfitError]:
+    for source, row in file.rtt.items():
+        here = ("rtt", source)
+        yield from _unknown(source, here, file.regions, at_key=True)
+        for target in row:
+            yield from _unknown(target, (*here, target), file.regions, at_key=True)
+            if target == source:
+                yield MisfitError((*here, target), "a region has no way to itself", at_key=True)
+
+
+def _rules(file: File) -> Iterator[MisfitError]:
+    groups = {group for region in file.regions.values() for group in region.residency}
+    seen: set[str] = set()
+    for index, rule in enumerate(file.rules):
+        here = ("rules", index)
+        if rule.name in OWN_RULE_NAMES:
+            yield MisfitError((*here, "name"), "is the name of a built-in rule; choose another")
+        if rule.name in seen:
+            yield MisfitError((*here, "name"), "another rule has this name; choose another")
+        seen.add(rule.name)
+        for position, group in enumerate(rule.residency):
+            if group not in groups:
+                problem = f"no region is in group {group}{did_you_mean(group, groups)}"
+                yield MisfitError((*here, "residency", position), problem)
+        yield from _preferred(file, rule, index)
+
+
+def _preferred(file: File, rule: RuleSection, index: int) -> Iterator[MisfitError]:
+    here = ("rules", index, "prefer")
+    yield from _twice(rule.prefer, here)
+    for position, name in enumerate(rule.prefer):
+        yield from _unknown(name, (*here, position), file.regions)
+        region = file.regions.get(name)
+        if region and rule.residency and set(rule.residency).isdisjoint(region.residency):
+            problem = f"{name} is outside the rule's own fence [{', '.join(rule.residency)}]"
+            yield MisfitError((*here, position), problem)
+
+
+def _queue(name: str, queue: QueueSection) -> Iterator[MisfitError]:
+    here = ("queues", name)
+    odd = not all(char.isalnum() or char in _QUEUE_PUNCTUATION for char in name)
+    if not name or odd or not name.isascii() or len(name) > MAX_NAME_BYTES:
+        problem = f"queue names are 1 to {MAX_NAME_BYTES} letters, digits and ._:-/"
+        yield MisfitError(here, problem, at_key=True)
+    if queue.backoff.initial > queue.backoff.max:
+        yield MisfitError((*here, "backoff"), "initial is longer than max")
+    yield from _twice(queue.failover.on, (*here, "failover", "on"))
+
+
+def _failover(file: File) -> Iterator[MisfitError]:
+    for source, order in file.failover.order.items():
+        here = ("failover", "order", source)
+        yield from _unknown(source, here, file.regions, at_key=True)
+        yield from _twice(order, here)
+        for position, name in enumerate(order):
+            yield from _unknown(name, (*here, position), file.regions)
+            if name == source:
+                yield MisfitError((*here, position), "a region cannot take over from itself")
+
+
+def _unknown(
+    name: str, path: tuple[str | int, ...], known: Mapping[str, object], *, at_key: bool = False
+) -> Iterator[MisfitError]:
+    if name not in known:
+        problem = f"there is no region {name}{did_you_mean(name, known)}"
+        yield MisfitError(path, problem, at_key=at_key)
+
+
+def _twice(names: Sequence[str], path: tuple[str | int, ...]) -> Iterator[MisfitError]:
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            yield MisfitError((*path, position), f"{name} is named twice")
+
+
+def warnings(fleet: Fleet) -> list[str]:
+    """Say what loads but will surprise: one sentence each."""
+    return [*_lonely_fences(fleet), *_idle_rules(fleet), *_narrow_fleets(fleet)]
+
+
+def _lonely_fences(fleet: Fleet) -> Iterator[str]:
+    fences = {(group,) for group in fleet.groups}
+    fences |= {rule.residency for rule in fleet.rules if rule.residency}
+    single = [fence for fence in sorted(fences) if len(fleet.inside(fence)) == 1]
+    if single:
+        named = ", ".join(f"[{', '.join(fence)}]" for fence in single)
+        yield f"one region alone is inside {named}: tasks fenced so have no failover"
+
+
+def _idle_rules(fleet: Fleet) -> Iterator[str]:
+    idle = {name for name, region in fleet.regions.items() if not region.weight}
+    for rule in fleet.rules:
+        for name in rule.prefer:
+            if name in idle:
+                yield f"rule {rule.name} prefers {name}, whose weight is 0: it gets no tasks"
+        if rule.residency and idle.issuperset(fleet.inside(rule.residency)):
+            yield f"rule {rule.name} fences to regions of weight 0: its tasks are refused"
+
+
+def _narrow_fleets(fleet: Fleet) -> Iterator[str]:
+    pools = {"of the fleet": tuple(fleet.regions)}
+    pools |= {f"inside [{group}]": fleet.inside((group,)) for group in sorted(fleet.groups)}
+    for where, names in pools.items():
+        weights = {name: fleet.regions[name].weight for name in names}
+        largest = max(weights, key=weights.__getitem__)
+        rest = sum(weights.values()) - weights[largest]
+        if rest and weights[largest] / rest > _MAX_ABSORBED:
+            yield (
+                f"without {largest} the other regions {where} would take on "
+                f"{weights[largest] / rest:.0%} of their own capacity (by weight); "
+                f"above {_MAX_ABSORBED:.0%} they are expected to fall behind"
+            )

@@ -1,0 +1,189 @@
+"""Taking and settling work (port Claims)."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from tradewind.errors import StoreError
+from tradewind.limits import MAX_CLAIM
+from tradewind.store import replies
+from tradewind.store.keys import PartitionKeys
+from tradewind.store.region_client import CALL_TIMEOUT_S, Call
+from tradewind.store.role import Role, batched
+from tradewind.store.scripts import Arg, Item
+from tradewind.task import (
+    Bury,
+    Claim,
+    ClaimBatch,
+    Finish,
+    Priority,
+    Release,
+    Renewed,
+    RetryAt,
+    Settled,
+    Settlement,
+)
+
+Settling = TypeVar("Settling", bound=Settlement)
+Anything = TypeVar("Anything")
+
+PROMOTE_PER_CLAIM = 16  # due tasks that a claim makes ready first; sweeps do the rest
+
+
+class ClaimsRole(Role):
+    """See ports.Claims."""
+
+    async def claim(
+        self,
+        partition: int,
+        *,
+        worker_id: str,
+        lease_ms: Mapping[str, int],
+        handlers: Sequence[str],
+        limit: int,
+    ) -> ClaimBatch:
+        """Claim up to `limit` tasks of one partition; see ports.Claims."""
+        keys = self._client.keys[partition]
+        call = self._client.call(
+            "claim",
+            partition,
+            {
+                "counts": keys.counts,
+                "leases": keys.leases,
+                "due": keys.due,
+                "parked": keys.parked,
+            },
+            {
+                "prefix": keys.prefix,
+                "worker_id": worker_id,
+                "limit": min(limit, MAX_CLAIM),
+                "handlers": json.dumps(list(handlers)),
+                "promote": PROMOTE_PER_CLAIM,
+            },
+            [(queue_keys(keys, queue), (queue, lease)) for queue, lease in lease_ms.items()],
+        )
+        _, now_ms, depth, next_due_ms, parked, *claims = cast(
+            "list[Any]", await self._client.run(call)
+        )
+        self._client.nodes.note_clock(partition, int(now_ms))
+        return ClaimBatch(
+            claims=tuple(
+                replies.claim(self.region, partition, parts, int(now_ms)) for parts in claims
+            ),
+            depth=depth,
+            next_due_ms=next_due_ms,
+            now_ms=int(now_ms),
+            parked=parked > 0,
+        )
+
+    async def renew(
+        self, claims: Sequence[Claim], lease_ms: Mapping[str, int]
+    ) -> list[Renewed | StoreError]:
+        """Extend leases; see ports.Claims."""
+
+        def item(keys: PartitionKeys, claim: Claim) -> Item:
+            return (
+                (keys.task(claim.task_id),),
+                (claim.task_id, claim.token, claim.epoch, lease_ms[claim.queue]),
+            )
+
+        answers = await self._each("renew", claims, claims, item)
+        return [
+            answer
+            if isinstance(answer, StoreError)
+            else Renewed(claim.task_id, claim.token, lost=answer.lost)
+            for claim, answer in zip(claims, answers, strict=True)
+        ]
+
+    async def finish(self, items: Sequence[Finish]) -> list[Settled | StoreError]:
+        """Record success; see ports.Claims."""
+        return await self._settle(
+            "finish", items, lambda f: (f.retention_ms, f.result, f.content_type)
+        )
+
+    async def retry(self, items: Sequence[RetryAt]) -> list[Settled | StoreError]:
+        """State FAILED until due; see ports.Claims."""
+        return await self._settle(
+            "retry",
+            items,
+            lambda r: (r.delay_ms, r.failure.kind, r.failure.message, r.failure.traceback),
+        )
+
+    async def bury(self, items: Sequence[Bury]) -> list[Settled | StoreError]:
+        """State DEAD_LETTER; see ports.Claims."""
+        return await self._settle(
+            "bury",
+            items,
+            lambda b: (
+                b.retention_ms,
+                b.kind,
+                b.move_after_ms if b.may_move else "",
+                b.failover,
+                b.failure.kind,
+                b.failure.message,
+                b.failure.traceback,
+            ),
+        )
+
+    async def release(self, items: Sequence[Release]) -> list[Settled | StoreError]:
+        """State PENDING again; see ports.Claims."""
+
+        def item(keys: PartitionKeys, release: Release) -> Item:
+            claim = release.claim
+            return (
+                (
+                    keys.task(claim.task_id),
+                    keys.ready(claim.queue, claim.priority),
+                    keys.wake(claim.queue),
+                ),
+                (claim.task_id, claim.token, claim.epoch, claim.queue, int(claim.priority)),
+            )
+
+        return await self._each("release", [i.claim for i in items], items, item)
+
+    async def _settle(
+        self, script: str, items: Sequence[Settling], rest: Callable[[Settling], tuple[Arg, ...]]
+    ) -> list[Settled | StoreError]:
+        def item(keys: PartitionKeys, settlement: Settling) -> Item:
+            claim = settlement.claim
+            return (
+                (keys.task(claim.task_id),),
+                (claim.task_id, claim.token, claim.epoch, *rest(settlement)),
+            )
+
+        return await self._each(script, [i.claim for i in items], items, item)
+
+    async def _each(
+        self,
+        script: str,
+        claims: Sequence[Claim],
+        items: Sequence[Anything],
+        item: Callable[[PartitionKeys, Anything], Item],
+    ) -> list[Settled | StoreError]:
+        def build(partition: int, indices: list[int]) -> Call:
+            keys = self._client.keys[partition]
+            shared = {"counts": keys.counts, "leases": keys.leases, "due": keys.due}
+            shared |= {"dead": keys.dead, "dead_until": keys.dead_until, "outbox": keys.outbox}
+            return self._client.call(
+                script,
+                partition,
+                shared,
+                {"prefix": keys.prefix},
+                [item(keys, items[index]) for index in indices],
+            )
+
+        def decode(_index: int, part: Any) -> Settled:
+            return replies.settled(part, script)
+
+        return await batched(
+            self._client,
+            [claim.partition for claim in claims],
+            build,
+            decode,
+            timeout_s=CALL_TIMEOUT_S,
+        )
+
+
+def queue_keys(keys: PartitionKeys, queue: str) -> tuple[str, ...]:
+    """The keys that claim and sweep take for each queue."""
+    return (*(keys.ready(queue, priority) for priority in Priority), keys.wake(queue))

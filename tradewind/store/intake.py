@@ -1,0 +1,145 @@
+"""Storing new tasks, and the ledger of who already submitted them (ports Intake and Ledger)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from tradewind.errors import StoreError
+from tradewind.ids import partition_of
+from tradewind.limits import NOT_AFTER_MS, RESERVATION_LEASE_MS, SECOND_MS, TOMBSTONE_MS
+from tradewind.state import State
+from tradewind.store import replies
+from tradewind.store.region_client import CALL_TIMEOUT_S, Call
+from tradewind.store.role import Role, partition_in, unless_default
+from tradewind.store.scripts import Arg, Item
+from tradewind.task import EnqueueOutcome, LedgerHit, LedgerMark, NewTask, Stored
+
+
+class IntakeRole(Role):
+    """See ports.Intake and ports.Ledger."""
+
+    async def enqueue(
+        self, tasks: Sequence[NewTask], *, timeout_s: float
+    ) -> tuple[list[EnqueueOutcome | StoreError], Mapping[int, int]]:
+        """Store each task unless its id or ledger entry is known; see ports.Intake."""
+        by_partition: dict[int, list[int]] = {}
+        for index, task in enumerate(tasks):
+            by_partition.setdefault(partition_in(task.task_id), []).append(index)
+        answers = await self._client.run_each(
+            [
+                await self._enqueue_call(partition, [tasks[i] for i in indices], timeout_s)
+                for partition, indices in by_partition.items()
+            ],
+            timeout_s=timeout_s,
+        )
+        outcomes: dict[int, EnqueueOutcome | StoreError] = {}
+        depths: dict[int, int] = {}
+        for (partition, indices), answer in zip(by_partition.items(), answers, strict=True):
+            if isinstance(answer, StoreError):
+                outcomes |= dict.fromkeys(indices, answer)
+                continue
+            self._client.nodes.note_clock(partition, int(cast("bytes", answer[1])))
+            depths[partition] = cast("int", answer[2])
+            for index, item in zip(indices, answer[3:], strict=True):
+                outcomes[index] = replies.enqueued(tasks[index].task_id, item)
+        return [outcomes[index] for index in range(len(tasks))], depths
+
+    async def _enqueue_call(self, partition: int, tasks: list[NewTask], timeout_s: float) -> Call:
+        keys = self._client.keys[partition]
+        items: list[Item] = []
+        for task in tasks:
+            record = keys.task(task.task_id)
+            entry = record if task.mark is None else keys.entry(task.mark.key)
+            items.append(
+                (
+                    (record, keys.ready(task.queue, task.priority), keys.wake(task.queue), entry),
+                    (
+                        task.task_id,
+                        task.queue,
+                        task.name,
+                        int(task.priority),
+                        task.packed,
+                        task.epoch,
+                        ",".join(task.fence),
+                        task.delay_ms,
+                        unless_default(task.max_crashes),
+                        task.done_key.hex(),
+                        *_entry_args(task.mark),
+                    ),
+                )
+            )
+        wait_ms = min(int(timeout_s * SECOND_MS), NOT_AFTER_MS)
+        return self._client.call(
+            "enqueue",
+            partition,
+            {"counts": keys.counts, "due": keys.due},
+            {
+                "not_after_ms": await self._client.nodes.server_now_ms(partition) + wait_ms,
+                "region": self.region,
+                "prefix": keys.prefix,
+                "lease_ms": RESERVATION_LEASE_MS,
+            },
+            items,
+        )
+
+    async def refuse(self, task_id: str, epoch: int) -> Stored | None:
+        """Leave a tombstone, or answer the task that is here; see ports.Intake."""
+        partition = partition_in(task_id)
+        call = self._client.call(
+            "refuse",
+            partition,
+            {"record": self._client.keys[partition].task(task_id)},
+            {"epoch": epoch, "ttl_ms": TOMBSTONE_MS},
+        )
+        reply = await self._client.run(call)
+        if reply[0] == "refused":
+            return None
+        return Stored(task_id, State(cast("bytes", reply[1]).decode()), created=False)
+
+    async def reserve(
+        self, mark: LedgerMark, task_id: str, region: str, epoch: int
+    ) -> LedgerHit | None:
+        """Reserve `mark` for (task_id, region, epoch); see ports.Ledger."""
+        reply = await self._entry_call(
+            "reserve",
+            mark,
+            task_id,
+            {
+                "task_id": task_id,
+                "region": region,
+                "epoch": epoch,
+                "window_ms": mark.window_ms,
+                "digest": mark.digest,
+                "request_tag": mark.request_tag,
+                "lease_ms": RESERVATION_LEASE_MS,
+            },
+        )
+        return None if reply[0] == "reserved" else replies.hit(reply)
+
+    async def confirm(self, mark: LedgerMark, task_id: str, epoch: int) -> bool:
+        """The task is stored; see ports.Ledger."""
+        args: dict[str, Arg] = {"task_id": task_id, "epoch": epoch}
+        return (await self._entry_call("confirm", mark, task_id, args))[0] == "ok"
+
+    async def unreserve(self, mark: LedgerMark, task_id: str, epoch: int) -> bool:
+        """Take an unconfirmed reservation back; see ports.Ledger."""
+        args: dict[str, Arg] = {"task_id": task_id, "epoch": epoch}
+        return (await self._entry_call("unreserve", mark, task_id, args))[0] == "ok"
+
+    async def _entry_call(
+        self, script: str, mark: LedgerMark, task_id: str, args: Mapping[str, Arg]
+    ) -> list[Any]:
+        # A business key must be found whatever id a repeat brings; a request_id's repeat is the
+        # same message and so lands in the same partition as its task.
+        if mark.business:
+            partition = partition_of(mark.key, self.partitions)
+        else:
+            partition = partition_in(task_id)
+        keys = self._client.keys[partition]
+        call = self._client.call(script, partition, {"entry": keys.entry(mark.key)}, args)
+        return await self._client.run(call, timeout_s=CALL_TIMEOUT_S)
+
+
+def _entry_args(mark: LedgerMark | None) -> tuple[Arg, ...]:
+    if mark is None:
+        return ("", "", "")
+    return (mark.window_ms, mark.digest, mark.request_tag)

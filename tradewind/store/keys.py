@@ -1,0 +1,81 @@
+"""Every key that Tradewind keeps in a Redis, one line each: type, members, life.
+
+All keys of a task lie under the tag of its partition, so that one script can change them
+together. Texts from callers come last in a key, and never before the tag's closing brace, so a
+brace in a queue name cannot choose the slot.
+"""
+
+from functools import lru_cache
+
+from tradewind.store.tags import tags
+
+#: Kinds of key that may stay for ever without belonging to a task.
+PERMANENT = frozenset({"identity", "counts", "parked"})
+
+
+class PartitionKeys:
+    """Keys of one partition. `prefix` is what scripts build learnt keys from."""
+
+    __slots__ = (
+        "counts",
+        "courier",
+        "dead",
+        "dead_until",
+        "due",
+        "identity",
+        "imports",
+        "leases",
+        "moving",
+        "outbox",
+        "parked",
+        "prefix",
+        "probe",
+        "tag",
+        "watch",
+        "workers",
+    )
+
+    def __init__(self, tag: str) -> None:
+        """`tag` as in the tag table, without braces."""
+        self.tag = tag
+        self.prefix = prefix = f"tw:{{{tag}}}:"
+        self.identity = prefix + "identity"  # HASH deployment, region, ...; permanent
+        self.counts = prefix + "counts"  # HASH KIND:queue -> tasks; fields go at 0
+        self.leases = prefix + "leases"  # ZSET task_id -> lease_until_ms
+        self.due = prefix + "due"  # ZSET task_id -> due_ms (SCHEDULED, FAILED)
+        self.dead = prefix + "dead"  # ZSET task_id -> died_ms
+        self.dead_until = prefix + "dead_until"  # ZSET task_id -> purged_ms
+        self.outbox = prefix + "outbox"  # ZSET task_id -> when a courier should look at it, ms
+        self.moving = prefix + "moving"  # ZSET task_id -> begun_ms
+        self.imports = prefix + "imports"  # ZSET task_id -> imported_ms, unsettled
+        self.parked = prefix + "parked"  # HASH "queue name" -> tickets parked; fields go at 0
+        self.courier = prefix + "courier"  # STRING worker_id; TTL COURIER_LEASE_MS
+        self.probe = prefix + "probe"  # STRING; gone at once, TTL 10 s
+        self.watch = prefix + "watch"  # shard channel: ids of watched tasks that changed
+        self.workers = prefix + "workers"  # HASH worker_id -> report; TTL; control partition only
+
+    def task(self, task_id: str) -> str:
+        """HASH, the record. No TTL while alive or dead, then the queue's retention."""
+        return f"{self.prefix}t:{task_id}"
+
+    def ready(self, queue: str, priority: int) -> str:
+        """LIST of tickets task_id:revision:ready_ms."""
+        return f"{self.prefix}q:{queue}:{priority}"
+
+    def wake(self, queue: str) -> str:
+        """LIST with at most one hint; TTL 60 s."""
+        return f"{self.prefix}wake:{queue}"
+
+    def entry(self, key: bytes) -> str:
+        """HASH, a ledger entry; TTL is its window."""
+        return f"{self.prefix}led:{key.hex()}"
+
+    def memory(self, task_id: str) -> str:
+        """STRING, what is remembered of an import; no TTL until settled, then IMPORT_MEMORY_MS."""
+        return f"{self.prefix}imp:{task_id}"
+
+
+@lru_cache(maxsize=8)
+def partition_keys(partitions: int) -> tuple[PartitionKeys, ...]:
+    """Keys of all partitions, in order. Raises ValueError for a number without a tag table."""
+    return tuple(PartitionKeys(tag) for tag in tags(partitions))

@@ -1,0 +1,222 @@
+"""One connection to one Redis node, shared by everybody: calls are pipelined, replies matched.
+
+Concurrent callers cost one write: what is asked within one turn of the event loop leaves
+together. redis-py connects, authenticates and speaks TLS; its pools and cluster client stay out,
+since they resend commands and wait for pool slots in ways that a queue cannot afford.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+
+import hiredis
+from redis import exceptions as redis_errors
+from redis.asyncio.connection import AbstractConnection
+
+from tradewind.errors import StoreUnavailable
+from tradewind.store.scripts import Arg
+
+Reply = object
+Command = Sequence[Arg]
+Exchange = Callable[[Sequence[Command]], Awaitable[list[Reply]]]
+CONNECT_TIMEOUT_S = 3.0
+# Reconnecting is tried when somebody calls, at most this often; a region's probe comes every 5 s.
+RETRY_FIRST_S, RETRY_MAX_S = 0.1, 2.0
+
+
+class Link:
+    """A pipelined connection. Lost, it is made anew by the next call; calls under way fail."""
+
+    def __init__(
+        self,
+        region: str,
+        connect: Callable[[], AbstractConnection],
+        greet: Callable[[Exchange], Awaitable[None]] | None = None,
+    ) -> None:
+        """`connect` makes an unconnected connection; `greet` runs first on each new one."""
+        self.region = region
+        self._make, self._greet = connect, greet
+        self._connection: AbstractConnection | None = None
+        self._greeted = False
+        self._outgoing: list[bytes] = []
+        self._waiting: deque[asyncio.Future[Reply]] = deque()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._farewells: set[asyncio.Task[None]] = set()
+        self._flush = asyncio.Event()
+        self._opening: asyncio.Task[None] | None = None
+        self._retry_at_s = 0.0
+        self._retry_s = RETRY_FIRST_S
+        self._last_error: Exception | None = None
+        self._heard_s = 0.0  # monotonic time of the last reply
+        self._closed = False
+
+    async def call(self, commands: Sequence[Command], *, timeout_s: float) -> list[Reply]:
+        """Send commands together; replies in order, error replies as exceptions in the list.
+
+        Raises StoreUnavailable, with `sent` False only if no byte can have left.
+        """
+        sent_s: float | None = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._open_once()
+                futures = self._send(commands)
+                sent_s = time.monotonic()
+                return list(await asyncio.gather(*futures))
+        except TimeoutError:
+            if sent_s is not None:
+                self._suspect(sent_s)
+            raise StoreUnavailable(
+                self.region, "no answer in time", sent=sent_s is not None
+            ) from None
+
+    async def ready(self) -> None:
+        """Connect and greet unless that has been done. Raises StoreError."""
+        await self._open_once()
+
+    async def close(self) -> None:
+        """Drop the connection for good. Idempotent."""
+        self._closed = True
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._connection is not None:
+            self._lose(self._connection, "closed")
+        await asyncio.gather(*self._farewells, return_exceptions=True)
+
+    def _send(self, commands: Sequence[Command]) -> list[asyncio.Future[Reply]]:
+        loop = asyncio.get_running_loop()
+        futures: list[asyncio.Future[Reply]] = [loop.create_future() for _ in commands]
+        self._outgoing += [_pack(command) for command in commands]
+        self._waiting.extend(futures)
+        self._flush.set()
+        return futures
+
+    async def _exchange(self, commands: Sequence[Command]) -> list[Reply]:
+        return list(await asyncio.gather(*self._send(commands)))
+
+    async def _open_once(self) -> None:
+        """Connect unless connected; concurrent callers share one attempt."""
+        if self._greeted:
+            return
+        if self._closed:
+            raise StoreUnavailable(self.region, "closed", sent=False)
+        if self._opening is None:
+            if time.monotonic() < self._retry_at_s and self._last_error is not None:
+                raise self._last_error
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(self._opened)
+        await asyncio.shield(self._opening)
+
+    def _opened(self, task: asyncio.Task[None]) -> None:
+        self._opening = None
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self._last_error = error
+            self._retry_at_s = time.monotonic() + self._retry_s
+            self._retry_s = min(RETRY_MAX_S, self._retry_s * 2)
+        else:
+            self._last_error, self._retry_s = None, RETRY_FIRST_S
+
+    async def _open(self) -> None:
+        connection = self._make()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await connection.connect()
+        except (OSError, TimeoutError, redis_errors.RedisError) as error:
+            self._part(connection)
+            raise StoreUnavailable(self.region, cause_of(error), sent=False) from None
+        self._connection = connection
+        self._flush = asyncio.Event()
+        self._tasks = [
+            asyncio.create_task(self._read(connection)),
+            asyncio.create_task(self._write(connection)),
+        ]
+        try:
+            if self._greet is not None:
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    await self._greet(self._exchange)
+        except (TimeoutError, StoreUnavailable):
+            self._lose(connection, "no answer in time")
+            raise StoreUnavailable(self.region, "no answer in time", sent=False) from None
+        except BaseException:
+            self._lose(connection, "greeting refused")
+            raise
+        self._greeted = True
+
+    async def _write(self, connection: AbstractConnection) -> None:
+        try:
+            while True:
+                await self._flush.wait()
+                self._flush.clear()
+                chunks, self._outgoing = self._outgoing, []
+                await connection.send_packed_command(chunks, check_health=False)
+        except (OSError, redis_errors.RedisError) as error:
+            self._lose(connection, cause_of(error))
+
+    async def _read(self, connection: AbstractConnection) -> None:
+        try:
+            while True:
+                try:
+                    reply = await read_reply(connection)
+                except (redis_errors.BusyLoadingError, redis_errors.ResponseError) as error:
+                    reply = error  # LOADING is a reply, though redis-py files it under loss
+                self._heard_s = time.monotonic()
+                waiter = self._waiting.popleft()
+                if not waiter.done():
+                    waiter.set_result(reply)
+        except (OSError, redis_errors.RedisError) as error:
+            self._lose(connection, cause_of(error))
+
+    def _lose(self, connection: AbstractConnection, cause: str) -> None:
+        """Forget the connection and fail whoever waits on it."""
+        if self._connection is not connection:
+            return
+        self._connection, self._greeted = None, False
+        self._outgoing = []
+        waiting, self._waiting = self._waiting, deque()
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        self._tasks = []
+        self._part(connection)
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_exception(StoreUnavailable(self.region, cause, sent=True))
+                waiter.exception()  # seen: a caller that was cancelled does not come for it
+
+    def _part(self, connection: AbstractConnection) -> None:
+        farewell = asyncio.create_task(connection.disconnect(nowait=True))
+        self._farewells.add(farewell)
+        farewell.add_done_callback(self._farewells.discard)
+
+    def _suspect(self, since_s: float) -> None:
+        """Drop the connection if nothing was heard on it since: it may be half-open."""
+        if self._connection is not None and self._heard_s < since_s:
+            self._lose(self._connection, "no answer in time")
+
+
+async def read_reply(connection: AbstractConnection) -> Any:
+    """The next reply of a connection, undecoded. Raises redis-py's errors."""
+    return cast(
+        "Any", await connection.read_response(disable_decoding=True, disconnect_on_error=False)
+    )
+
+
+def _pack(command: Command) -> bytes:
+    return cast("bytes", hiredis.pack_command(tuple(command)))  # pyright: ignore[reportArgumentType, reportUnknownMemberType]  # its stub knows tuples of one
+
+
+_CAUSES: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
+    ((redis_errors.AuthenticationError, redis_errors.NoPermissionError), "login refused"),
+    ((redis_errors.BusyLoadingError,), "still loading its data"),
+    ((TimeoutError, redis_errors.TimeoutError), "no answer in time"),
+    ((ConnectionRefusedError,), "connection refused"),
+    ((redis_errors.ConnectionError, OSError), "connection lost"),
+)
+
+
+def cause_of(error: BaseException) -> str:
+    """A cause in our words: raw text from Redis or the socket may hold addresses and secrets."""
+    causes = (cause for kinds, cause in _CAUSES if isinstance(error, kinds))
+    return next(causes, type(error).__name__)

@@ -1,0 +1,92 @@
+#!lua
+-- enqueue: store new tasks of one partition, each unless its id or its ledger entry is known.
+-- Every key is declared, so a slot on the move is refused before the script starts.
+--
+-- KEYS[1] counts  HASH  tasks by state and queue
+-- KEYS[2] due     ZSET  task_id -> due_ms
+-- ARGV[1] not_after_ms  int  this server's clock; later nothing is stored
+-- ARGV[2] region        for the ledger entry
+-- ARGV[3] prefix        of the partition's keys
+-- ARGV[4] lease_ms      int  what an adopter of a reservation gets
+-- EACH KEYS record  HASH  the task
+-- EACH KEYS ready   LIST  tickets of its queue and priority
+-- EACH KEYS wake    LIST  the queue's hint
+-- EACH KEYS entry   HASH  its ledger entry; the record again where there is none here
+-- EACH ARGV task_id
+-- EACH ARGV queue
+-- EACH ARGV name
+-- EACH ARGV priority     0 | 1 | 2
+-- EACH ARGV packed       StoredSpec
+-- EACH ARGV epoch        int
+-- EACH ARGV fence        groups, comma-separated
+-- EACH ARGV delay_ms     int
+-- EACH ARGV max_crashes  int, "" = 3
+-- EACH ARGV done_key     fingerprint where deduplicated, else ""
+-- EACH ARGV window_ms    int, "" = no ledger entry here
+-- EACH ARGV digest       of the payload
+-- EACH ARGV request_tag  hashed request id, or ""
+-- RETURNS {"ok", now_ms, depth, item...}; item: {"stored", state} | {"known", state}
+-- RETURNS | {"tombstone"} | {"late"} | {"hit", task_id, region, epoch, confirmed, lease_left_ms,
+-- RETURNS mine, same_payload, adopted, state}
+-- @include now counts wake changed ready ledger
+local counts, due = KEYS[1], KEYS[2]
+local not_after_ms, region, prefix, lease_ms = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
+local KEYS_EACH, ARGV_EACH = 4, 13
+local now_ms = math.floor(now_us() / 1000)
+
+local function known(record, epoch)
+  local v = redis.call('HMGET', record, 'st', 'ep')
+  if not v[1] or (v[1] == 'REFUSED' and tonumber(v[2]) < epoch) then
+    return nil
+  end
+  return v[1] == 'REFUSED' and { 'tombstone' } or { 'known', v[1] }
+end
+
+local function store(k, a)
+  local record, id, queue, priority = KEYS[k], ARGV[a], ARGV[a + 1], ARGV[a + 3]
+  redis.call('HSET', record, 'sp', ARGV[a + 4], 'q', queue, 'n', ARGV[a + 2], 'pr', priority,
+    'ep', ARGV[a + 5], 'ca', int(now_ms))
+  redis.call('PERSIST', record) -- a tombstone of an earlier epoch had a TTL
+  if ARGV[a + 6] ~= '' then redis.call('HSET', record, 'fn', ARGV[a + 6]) end
+  if ARGV[a + 8] ~= '' then redis.call('HSET', record, 'mc', ARGV[a + 8]) end
+  if ARGV[a + 9] ~= '' then redis.call('HSET', record, 'dd', ARGV[a + 9]) end
+  local delay_ms = tonumber(ARGV[a + 7])
+  if delay_ms > 0 then
+    redis.call('HSET', record, 'st', 'SCHEDULED', 'nx', int(now_ms + delay_ms))
+    redis.call('ZADD', due, int(now_ms + delay_ms), id)
+    count(counts, 's:' .. queue, 1)
+    changed(prefix, record, id)
+    return { 'stored', 'SCHEDULED' }
+  end
+  make_ready(prefix, counts, record, id, queue, priority, now_ms, false)
+  wake(KEYS[k + 2])
+  return { 'stored', 'PENDING' }
+end
+
+local reply = { 'ok', int(now_ms), 0 }
+local items = (#KEYS - 2) / KEYS_EACH
+for i = 0, items - 1 do
+  local k, a = 3 + i * KEYS_EACH, 5 + i * ARGV_EACH
+  local with_entry = ARGV[a + 10] ~= ''
+  local item = known(KEYS[k], tonumber(ARGV[a + 5]))
+  if not item and now_ms > not_after_ms then
+    item = { 'late' }
+  end
+  if not item and with_entry then
+    item = ledger_hit(KEYS[k + 3], ARGV[a + 11], ARGV[a + 12], now_ms, lease_ms)
+    if item and item[2] == ARGV[a] then
+      item = nil -- our own reservation: carry it through
+    end
+  end
+  if not item then
+    item = store(k, a)
+    if with_entry then
+      redis.call('HSET', KEYS[k + 3], 'id', ARGV[a], 'rg', region, 'ep', ARGV[a + 5], 'cf', '1',
+        'dg', ARGV[a + 11], 'rq', ARGV[a + 12])
+      redis.call('PEXPIRE', KEYS[k + 3], tonumber(ARGV[a + 10]) + tonumber(ARGV[a + 7]))
+    end
+  end
+  reply[#reply + 1] = item
+end
+reply[3] = depth(counts)
+return reply

@@ -1,0 +1,25 @@
+#!lua flags=allow-oom
+-- heartbeat: a worker lives, or (without a report) has gone. Forgets workers long silent.
+--
+-- KEYS[1] workers  HASH  worker_id -> "at_ms report"; with TTL
+-- ARGV[1] worker_id
+-- ARGV[2] report  JSON, "" = gone
+-- ARGV[3] ttl_ms  int, of the whole; a tenth of it forgets one worker
+-- RETURNS {"ok", now_ms}
+-- @include now
+local workers = KEYS[1]
+local now_ms = math.floor(now_us() / 1000)
+if ARGV[2] == '' then
+  redis.call('HDEL', workers, ARGV[1])
+else
+  redis.call('HSET', workers, ARGV[1], int(now_ms) .. ' ' .. ARGV[2])
+end
+local cursor = redis.call('HSCAN', workers, 0, 'COUNT', 16)
+for i = 1, #cursor[2], 2 do
+  local at_ms = tonumber(string.match(cursor[2][i + 1], '^%d+'))
+  if now_ms - at_ms > tonumber(ARGV[3]) / 10 then
+    redis.call('HDEL', workers, cursor[2][i])
+  end
+end
+redis.call('PEXPIRE', workers, ARGV[3])
+return { 'ok', int(now_ms) }

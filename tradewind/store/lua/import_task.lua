@@ -1,0 +1,63 @@
+#!lua
+-- import_task: a moved task arrives. Idempotent by id and epoch; the memory of it has no TTL until
+-- settle_import, so a repeat after any delay finds it. Attempts start afresh, the token does not.
+--
+-- KEYS[1] identity  HASH    of this partition
+-- KEYS[2] record    HASH
+-- KEYS[3] memory    STRING  "in EPOCH" | "no EPOCH": the import that happened, or may not
+-- KEYS[4] imports   ZSET    task_id -> imported_ms, unsettled
+-- KEYS[5] counts    HASH
+-- KEYS[6] ready     LIST
+-- KEYS[7] wake      LIST
+-- ARGV[1] deployment    must be this one's
+-- ARGV[2] region        must be this one
+-- ARGV[3] prefix
+-- ARGV[4] task_id
+-- ARGV[5] epoch         int, of the move
+-- ARGV[6] not_after_ms  int, this server's clock
+-- ARGV[7] queue
+-- ARGV[8] name
+-- ARGV[9] priority
+-- ARGV[10] packed
+-- ARGV[11] fence        groups, comma-separated
+-- ARGV[12] token        int, the last one given out
+-- ARGV[13] hops         StoredHops
+-- ARGV[14] hop_count    int
+-- ARGV[15] max_crashes  int, "" = 3
+-- ARGV[16] done_key
+-- ARGV[17] created_ms   int
+-- RETURNS {"imported"} | {"known"} | {"refused"} | {"late"} | {"foreign", deployment, region}
+-- @include now counts wake changed ready
+local identity, record, memory, imports, counts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local prefix, task_id, epoch = ARGV[3], ARGV[4], tonumber(ARGV[5])
+local who = redis.call('HMGET', identity, 'deployment', 'region')
+if who[1] ~= ARGV[1] or who[2] ~= ARGV[2] then
+  return { 'foreign', who[1] or '', who[2] or '' }
+end
+local said, said_epoch = string.match(redis.call('GET', memory) or '', '^(%l+) (%d+)$')
+if said and tonumber(said_epoch) >= epoch then
+  return { said == 'in' and 'known' or 'refused' }
+end
+local v = redis.call('HMGET', record, 'st', 'ep')
+if v[1] and tonumber(v[2]) >= epoch then
+  return { 'known' }
+end
+if v[1] and v[1] ~= 'FORWARDED' and v[1] ~= 'REFUSED' then
+  return { 'refused' }
+end
+local now_ms = math.floor(now_us() / 1000)
+if now_ms > tonumber(ARGV[6]) then
+  return { 'late' }
+end
+redis.call('HDEL', record, 'mt')
+redis.call('HSET', record, 'sp', ARGV[10], 'q', ARGV[7], 'n', ARGV[8], 'pr', ARGV[9],
+  'ep', ARGV[5], 'tk', ARGV[12], 'hp', ARGV[13], 'hc', ARGV[14], 'ca', ARGV[17])
+redis.call('PERSIST', record)
+if ARGV[11] ~= '' then redis.call('HSET', record, 'fn', ARGV[11]) end
+if ARGV[15] ~= '' then redis.call('HSET', record, 'mc', ARGV[15]) end
+if ARGV[16] ~= '' then redis.call('HSET', record, 'dd', ARGV[16]) end
+redis.call('SET', memory, 'in ' .. ARGV[5])
+redis.call('ZADD', imports, int(now_ms), task_id)
+make_ready(prefix, counts, record, task_id, ARGV[7], ARGV[9], now_ms, false)
+wake(KEYS[7])
+return { 'imported' }

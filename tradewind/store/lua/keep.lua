@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+-- keep: a dead task stays in its region, for now or for good, and says why.
+--
+-- KEYS[1] record  HASH
+-- KEYS[2] outbox  ZSET  task_id -> when a courier should look at it, ms
+-- ARGV[1] prefix          for the watch channel
+-- ARGV[2] task_id
+-- ARGV[3] epoch           int
+-- ARGV[4] reason
+-- ARGV[5] retry_after_ms  int, "" = settled
+-- RETURNS {"ok"} | {"stale"}
+-- @include now changed
+local record, outbox = KEYS[1], KEYS[2]
+local v = redis.call('HMGET', record, 'st', 'ep', 'fo')
+if v[1] ~= 'DEAD_LETTER' or v[2] ~= ARGV[3] then
+  redis.call('ZREM', outbox, ARGV[2])
+  return { 'stale' }
+end
+if ARGV[5] == '' then
+  redis.call('ZREM', outbox, ARGV[2])
+  redis.call('HSET', record, 'fo', ARGV[4], 'se', '1')
+else
+  local now_ms = math.floor(now_us() / 1000)
+  redis.call('ZADD', outbox, int(now_ms + tonumber(ARGV[5])), ARGV[2])
+  if v[3] == ARGV[4] then
+    return { 'ok' }
+  end
+  redis.call('HSET', record, 'fo', ARGV[4])
+end
+changed(ARGV[1], record, ARGV[2])
+return { 'ok' }

@@ -1,0 +1,19 @@
+-- What a ledger entry says to a submit; nil if there is no entry. An unconfirmed entry past its
+-- lease is adopted: the lease goes to this caller, who carries the submit through.
+local function ledger_hit(entry, digest, request_tag, now_ms, lease_ms)
+  local v = redis.call('HMGET', entry, 'id', 'rg', 'ep', 'cf', 'le', 'dg', 'rq')
+  if not v[1] then
+    return nil
+  end
+  local left, adopted = 0, 0
+  if not v[4] then
+    left = math.max(0, tonumber(v[5]) - now_ms)
+    if left == 0 and v[6] == digest then
+      redis.call('HSET', entry, 'le', int(now_ms + lease_ms))
+      adopted = 1
+    end
+  end
+  local mine = (request_tag ~= '' and v[7] == request_tag) and 1 or 0
+  local same = v[6] == digest and 1 or 0
+  return { 'hit', v[1], v[2], v[3], v[4] and 1 or 0, left, mine, same, adopted, '' }
+end

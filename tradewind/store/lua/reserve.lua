@@ -1,0 +1,26 @@
+#!lua
+-- reserve: at the entry's home, say which task at which region stands for this submit.
+--
+-- KEYS[1] entry  HASH  id, rg (region), ep, cf (confirmed), le (lease_until_ms), dg, rq
+-- ARGV[1] task_id
+-- ARGV[2] region
+-- ARGV[3] epoch        int; higher than the entry's own, for its own task_id: it moves on
+-- ARGV[4] window_ms    int
+-- ARGV[5] digest
+-- ARGV[6] request_tag
+-- ARGV[7] lease_ms     int
+-- RETURNS {"reserved"} | {"hit", task_id, region, epoch, confirmed, lease_left_ms, mine,
+-- RETURNS same_payload, adopted, state}
+-- @include now ledger
+local entry = KEYS[1]
+local now_ms = math.floor(now_us() / 1000)
+local lease_ms = tonumber(ARGV[7])
+local v = redis.call('HMGET', entry, 'id', 'ep', 'cf')
+local ours = v[1] == ARGV[1] and not v[3]
+if v[1] and not (ours and tonumber(ARGV[3]) >= tonumber(v[2])) then
+  return ledger_hit(entry, ARGV[5], ARGV[6], now_ms, lease_ms)
+end
+redis.call('HSET', entry, 'id', ARGV[1], 'rg', ARGV[2], 'ep', ARGV[3], 'dg', ARGV[5],
+  'rq', ARGV[6], 'le', int(now_ms + lease_ms))
+redis.call('PEXPIRE', entry, ARGV[4])
+return { 'reserved' }

@@ -1,0 +1,219 @@
+"""Moving tasks between regions (ports Outbox and Inbox)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+from tradewind.errors import IdentityMismatch
+from tradewind.limits import IMPORT_MEMORY_MS, NOT_AFTER_MS, SECOND_MS
+from tradewind.ports import ImportAnswer
+from tradewind.state import State
+from tradewind.store import replies
+from tradewind.store.keys import PartitionKeys
+from tradewind.store.region_client import CALL_TIMEOUT_S
+from tradewind.store.role import Role, partition_in, unless_default
+from tradewind.store.scripts import Arg
+from tradewind.task import Exported, Record
+
+_REFUSAL_MS = IMPORT_MEMORY_MS  # far above NOT_AFTER_MS, which ends every late import
+
+
+class MoveRole(Role):
+    """Both sides of a move: scripts on one task, keys by name."""
+
+    async def _move(self, script: str, task_id: str, args: Mapping[str, Arg]) -> list[Any]:
+        partition = partition_in(task_id)
+        keys = self._client.keys[partition]
+        call = self._client.call(
+            script, partition, _move_keys(keys, task_id), {"prefix": keys.prefix, **args}
+        )
+        return cast("list[Any]", await self._client.run(call))
+
+
+class OutboxRole(MoveRole):
+    """See ports.Outbox."""
+
+    async def outbox(self, partition: int, *, limit: int) -> list[Record]:
+        """Dead tasks that may move now; see ports.Outbox."""
+        keys = self._client.keys[partition]
+        call = self._client.call(
+            "outbox",
+            partition,
+            {"outbox": keys.outbox},
+            {"prefix": keys.prefix, "limit": limit},
+        )
+        _, *items = cast("list[Any]", await self._client.run(call))
+        return [
+            record
+            for task_id, flat in items
+            if isinstance(record := replies.record(self.region, task_id.decode(), flat), Record)
+        ]
+
+    async def keep(self, record: Record, *, reason: str, retry_after_ms: int | None) -> bool:
+        """It stays, and says why; see ports.Outbox."""
+        return await self._said_ok(
+            "keep",
+            record.task_id,
+            {
+                "task_id": record.task_id,
+                "epoch": record.epoch,
+                "reason": reason,
+                "retry_after_ms": _or_never(retry_after_ms),
+            },
+        )
+
+    async def moving(self, partition: int, *, limit: int) -> list[Exported]:
+        """Moves that have begun and not ended; see ports.Outbox."""
+        keys = self._client.keys[partition]
+        (ids,) = await self._client.plain(
+            partition, [["ZRANGE", keys.moving, 0, limit - 1]], timeout_s=CALL_TIMEOUT_S
+        )
+        names = [task_id.decode() for task_id in cast("list[bytes]", ids)]
+        if not names:
+            return []
+        flats = await self._client.plain(
+            partition, [["HGETALL", keys.task(task_id)] for task_id in names]
+        )
+        return [
+            replies.exported(self.region, task_id, flat)
+            for task_id, flat in zip(names, flats, strict=True)
+            if replies.fields(flat).get("st") == State.MOVING.encode()
+        ]
+
+    async def begin_export(
+        self, record: Record, target: str, *, groups: Sequence[str]
+    ) -> Exported | None:
+        """State MOVING, epoch + 1, target written down; see ports.Outbox."""
+        reply = await self._move(
+            "begin_export",
+            record.task_id,
+            {
+                "task_id": record.task_id,
+                "epoch": record.epoch,
+                "target": target,
+                "groups": ",".join(groups),
+            },
+        )
+        if reply[0] != "ok":
+            return None
+        return replies.exported(self.region, record.task_id, reply[1])
+
+    async def ack_export(self, task_id: str, epoch: int, target: str, *, keep_ms: int) -> bool:
+        """What is left here is a pointer; see ports.Outbox."""
+        return await self._said_ok(
+            "ack_export",
+            task_id,
+            {"task_id": task_id, "epoch": epoch, "target": target, "keep_ms": keep_ms},
+        )
+
+    async def abort_export(
+        self, task_id: str, epoch: int, target: str, *, reason: str, retry_after_ms: int | None
+    ) -> State | None:
+        """Back to the state before; see ports.Outbox."""
+        reply = await self._move(
+            "abort_export",
+            task_id,
+            {
+                "task_id": task_id,
+                "epoch": epoch,
+                "target": target,
+                "reason": reason,
+                "retry_after_ms": _or_never(retry_after_ms),
+                "retention_ms": self._client.fleet.default_queue.retention.dead_ms,
+            },
+        )
+        return State(reply[1].decode()) if reply[0] == "ok" else None
+
+    async def _said_ok(self, script: str, task_id: str, args: Mapping[str, Arg]) -> bool:
+        return (await self._move(script, task_id, args))[0] == "ok"
+
+
+class InboxRole(MoveRole):
+    """See ports.Inbox."""
+
+    async def import_task(self, task: Exported, *, hops: bytes, timeout_s: float) -> ImportAnswer:
+        """Store a moved task, idempotent by id and epoch; see ports.Inbox."""
+        task_id = task.record.task_id
+        partition = partition_in(task_id)
+        keys = self._client.keys[partition]
+        wait_ms = min(int(timeout_s * SECOND_MS), NOT_AFTER_MS)
+        call = self._client.call(
+            "import_task",
+            partition,
+            {
+                **_move_keys(keys, task_id),
+                "ready": keys.ready(task.queue, task.priority),
+                "wake": keys.wake(task.queue),
+            },
+            {
+                "deployment": self._client.fleet.deployment,
+                "region": self.region,
+                "prefix": keys.prefix,
+                "task_id": task_id,
+                "epoch": task.epoch,
+                "not_after_ms": await self._client.nodes.server_now_ms(partition) + wait_ms,
+                "queue": task.queue,
+                "name": task.name,
+                "priority": int(task.priority),
+                "packed": task.record.packed,
+                "fence": ",".join(task.record.fence),
+                "token": task.record.token,
+                "hops": hops,
+                "hop_count": task.hop_count + 1,
+                "max_crashes": unless_default(task.max_crashes),
+                "done_key": task.done_key,
+                "created_ms": task.record.created_ms,
+            },
+        )
+        reply = await self._client.run(call, timeout_s=timeout_s)
+        if reply[0] == "foreign":
+            found = cast("list[bytes]", reply[1:])
+            raise IdentityMismatch(self.region, "region", found[1].decode(), self.region)
+        return cast("ImportAnswer", reply[0])
+
+    async def settle_import(self, task_id: str, epoch: int) -> bool:
+        """The memory of this import may expire; see ports.Inbox."""
+        args = {"task_id": task_id, "epoch": epoch, "ttl_ms": IMPORT_MEMORY_MS}
+        return (await self._move("settle_import", task_id, args))[0] == "ok"
+
+    async def refuse_import(self, task_id: str, epoch: int) -> Literal["imported", "fenced"]:
+        """Make sure that this import cannot happen, or learn that it has; see ports.Inbox."""
+        args = {"epoch": epoch, "ttl_ms": _REFUSAL_MS}
+        reply = await self._move("refuse_import", task_id, args)
+        return "imported" if reply[0] == "imported" else "fenced"
+
+    async def unsettled(self, partition: int, *, older_than_ms: int) -> list[tuple[str, int]]:
+        """Imports that no courier has settled yet; see ports.Inbox."""
+        keys = self._client.keys[partition]
+        before_ms = await self._client.nodes.server_now_ms(partition) - older_than_ms
+        (ids,) = await self._client.plain(
+            partition, [["ZRANGEBYSCORE", keys.imports, "-inf", before_ms, "LIMIT", 0, 128]]
+        )
+        names = [task_id.decode() for task_id in cast("list[bytes]", ids)]
+        if not names:
+            return []
+        memories = await self._client.plain(
+            partition, [["GET", keys.memory(task_id)] for task_id in names]
+        )
+        return [
+            (task_id, int(cast("bytes", memory).split()[1]))
+            for task_id, memory in zip(names, memories, strict=True)
+            if memory is not None
+        ]
+
+
+def _move_keys(keys: PartitionKeys, task_id: str) -> dict[str, str]:
+    return {
+        "identity": keys.identity,
+        "record": keys.task(task_id),
+        "memory": keys.memory(task_id),
+        "imports": keys.imports,
+        "counts": keys.counts,
+        "dead": keys.dead,
+        "dead_until": keys.dead_until,
+        "outbox": keys.outbox,
+        "moving": keys.moving,
+    }
+
+
+def _or_never(after_ms: int | None) -> Arg:
+    return "" if after_ms is None else after_ms

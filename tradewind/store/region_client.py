@@ -1,0 +1,131 @@
+"""Running scripts against one region: the right node, the right answer to every kind of refusal.
+
+A script is never sent after ASK (design section 3): ASK, TRYAGAIN and a key that has left all mean
+that the partition is moving, and the call is repeated at the map's owner within its deadline.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tradewind.errors import StoreError, StoreMoving, StoreUnavailable
+from tradewind.fleet import Fleet, Region
+from tradewind.metrics import REDIS_CALL_SECONDS
+from tradewind.store import replies, scripts
+from tradewind.store.keys import PartitionKeys, partition_keys
+from tradewind.store.link import Command, Link, Reply
+from tradewind.store.nodes import Nodes
+from tradewind.store.scripts import Arg, Item, Script
+
+CALL_TIMEOUT_S = 5.0
+# Back-off while a slot moves or a node loads (routing.md 5.2: 25 ms .. 1 s).
+PAUSE_FIRST_S, PAUSE_MAX_S = 0.025, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One script call for one partition."""
+
+    script: Script
+    partition: int
+    parts: Sequence[Arg]
+
+
+class RegionClient:
+    """The region's Redis as one thing to run scripts on."""
+
+    def __init__(self, region: Region, fleet: Fleet) -> None:
+        """Nothing is connected yet."""
+        self.region = region
+        self.fleet = fleet
+        self.name = region.name
+        self.keys: tuple[PartitionKeys, ...] = partition_keys(fleet.partitions)
+        self.nodes = Nodes(region, fleet, incarnation=secrets.token_hex(8))
+
+    def call(
+        self,
+        script: str,
+        partition: int,
+        keys: Mapping[str, str],
+        args: Mapping[str, Arg],
+        items: Iterable[Item] = (),
+    ) -> Call:
+        """A call by slot names. Raises KeyError for a slot of the header that nobody gave."""
+        loaded = scripts.load(script)
+        return Call(loaded, partition, loaded.parts(keys, args, items))
+
+    async def run(self, call: Call, *, timeout_s: float = CALL_TIMEOUT_S) -> list[Reply]:
+        """Run one call. Raises StoreError; `moving` replies raise StoreMoving at the deadline."""
+        until_s = time.monotonic() + timeout_s
+        pause_s = PAUSE_FIRST_S
+        started_s = time.perf_counter()
+        try:
+            while True:
+                try:
+                    return await self._once(call, until_s - time.monotonic())
+                except (replies.Elsewhere, replies.Later, StoreMoving) as error:
+                    if time.monotonic() + pause_s >= until_s:
+                        raise self._final(error) from None
+                    if not isinstance(error, replies.Later):
+                        await self.nodes.learn()
+                await asyncio.sleep(pause_s)
+                pause_s = min(PAUSE_MAX_S, pause_s * 2)
+        finally:
+            REDIS_CALL_SECONDS.labels(script=call.script.name).observe(
+                time.perf_counter() - started_s
+            )
+
+    async def run_each(
+        self, calls: Sequence[Call], *, timeout_s: float = CALL_TIMEOUT_S
+    ) -> list[list[Reply] | StoreError]:
+        """Run calls side by side; what is due at one node leaves in one write."""
+        outcomes = await asyncio.gather(
+            *(self.run(call, timeout_s=timeout_s) for call in calls), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, StoreError):
+                raise outcome
+        return [
+            o for o in outcomes if not isinstance(o, BaseException) or isinstance(o, StoreError)
+        ]
+
+    async def plain(
+        self, partition: int, commands: Sequence[Command], *, timeout_s: float = CALL_TIMEOUT_S
+    ) -> list[Reply]:
+        """Read commands on keys of one partition, in one write. Raises StoreError."""
+        link = await self.nodes.owner(partition)
+        answers = await link.call(commands, timeout_s=timeout_s)
+        for answer in answers:
+            if isinstance(answer, Exception):
+                error = replies.error_of(self.name, partition, answer)
+                if isinstance(error, replies.Elsewhere):
+                    await self.nodes.learn()
+                raise self._final(error)
+        return answers
+
+    async def _once(self, call: Call, timeout_s: float) -> list[Reply]:
+        link = await self.nodes.owner(call.partition)
+        try:
+            return await self._ask(link, ["EVALSHA", call.script.sha, *call.parts], call, timeout_s)
+        except replies.ScriptUnknown:
+            return await self._ask(link, ["EVAL", call.script.source, *call.parts], call, timeout_s)
+
+    async def _ask(self, link: Link, command: Command, call: Call, timeout_s: float) -> list[Reply]:
+        (answer,) = await link.call([command], timeout_s=max(timeout_s, 0.001))
+        if isinstance(answer, Exception):
+            raise replies.error_of(self.name, call.partition, answer)
+        parts = replies.tagged(answer, call.script.name, *call.script.tags)
+        if parts[0] == "moving":
+            raise StoreMoving(self.name, call.partition)
+        return parts
+
+    def _final(self, error: StoreError) -> StoreError:
+        match error:
+            case replies.Elsewhere():
+                return StoreUnavailable(self.name, "no node serves the partition", sent=False)
+            case replies.Later():
+                return StoreUnavailable(self.name, error.cause, sent=False)
+            case _:
+                return error

@@ -1,0 +1,253 @@
+"""What scripts answer, decoded in one place; and what error replies mean.
+
+An unknown tag raises StoreContractBroken: either a script and its header differ, or somebody
+else writes to our keys.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from redis import exceptions as redis_errors
+
+from tradewind.errors import (
+    StoreContractBroken,
+    StoreError,
+    StoreFull,
+    StoreMoving,
+    StoreUnavailable,
+)
+from tradewind.state import Mark, State
+from tradewind.store.link import Reply
+from tradewind.task import (
+    Claim,
+    EnqueueOutcome,
+    Exported,
+    Failure,
+    LedgerHit,
+    Pointer,
+    Priority,
+    Record,
+    Settled,
+    Stored,
+    Tombstoned,
+    TooLate,
+)
+
+DEFAULT_MAX_CRASHES = 3  # not stored where it is the default; scripts assume it, too
+
+
+class Elsewhere(StoreError):
+    """The slot is served by another node: learn the map anew and repeat there."""
+
+
+class Later(StoreError):
+    """The node cannot serve the call at the moment: back off within the deadline."""
+
+    def __init__(self, cause: str) -> None:
+        """`cause` is ours."""
+        self.cause = cause
+        super().__init__(cause)
+
+
+class ScriptUnknown(StoreError):
+    """NOSCRIPT: send the source to the same node."""
+
+
+def _login_refused(region: str) -> StoreError:
+    return StoreUnavailable(region, "login refused", sent=False)
+
+
+_BY_CLASS: tuple[tuple[type[Exception], Callable[[str, int], StoreError]], ...] = (
+    (redis_errors.NoScriptError, lambda _r, _p: ScriptUnknown()),
+    (redis_errors.AskError, StoreMoving),
+    (redis_errors.TryAgainError, StoreMoving),
+    (redis_errors.MovedError, lambda _r, _p: Elsewhere()),
+    (redis_errors.ReadOnlyError, lambda _r, _p: Elsewhere()),
+    (redis_errors.ClusterDownError, lambda _r, _p: Later("cluster down")),  # MASTERDOWN, too
+    (redis_errors.BusyLoadingError, lambda _r, _p: Later("still loading its data")),
+    (redis_errors.OutOfMemoryError, lambda r, _p: StoreFull(r)),
+    (redis_errors.AuthenticationError, lambda r, _p: _login_refused(r)),
+    (redis_errors.NoPermissionError, lambda r, _p: _login_refused(r)),
+)
+# Replies that redis-py gives no class of their own, by their first word.
+_BY_WORD: dict[str, Callable[[str], StoreError]] = {
+    "OOM": StoreFull,
+    "BUSY": lambda _r: Later("busy with a script"),
+    "NOREPLICAS": lambda _r: Later("not enough replicas"),
+    "MISCONF": lambda _r: Later("cannot persist its data"),
+    "NOAUTH": _login_refused,
+    "NOPERM": _login_refused,
+    "WRONGPASS": _login_refused,
+}
+
+
+def error_of(region: str, partition: int, error: Exception) -> StoreError:
+    """Our error for an error reply. Nothing was changed by the call in any of these cases."""
+    for kind, ours in _BY_CLASS:
+        if isinstance(error, kind):
+            return ours(region, partition)
+    text = str(error)
+    by_word = _BY_WORD.get(text.split(" ", 1)[0])
+    if by_word is not None:
+        return by_word(region)
+    return StoreContractBroken(f"region {region} answered a script with an error: {text[:200]}")
+
+
+def tagged(reply: Reply, script: str, *tags: str) -> list[Any]:
+    """The reply as a list whose first item is one of `tags`, decoded."""
+    if not isinstance(reply, list):
+        message = f"{script} answered {type(reply).__name__}, not a list"
+        raise StoreContractBroken(message)
+    parts = cast("list[Any]", reply)
+    tag = parts[0].decode() if isinstance(parts[0], bytes) else str(parts[0])
+    if tag not in tags:
+        message = f"{script} answered {tag!r}, its header lists {', '.join(tags)}"
+        raise StoreContractBroken(message)
+    return [tag, *parts[1:]]
+
+
+def identity(reply: Reply) -> dict[str, str]:
+    """Fields of the identity, and now_ms."""
+    parts = tagged(reply, "identity", "ok")
+    names = ("deployment", "region", "partitions", "format", "incarnation", "now_ms")
+    return {name: value.decode() for name, value in zip(names, parts[1:], strict=True)}
+
+
+def hit(parts: Sequence[Any]) -> LedgerHit:
+    """A ledger entry that answers a submit."""
+    _, task_id, region, epoch, confirmed, lease_left_ms, mine, same, adopted, state = parts
+    return LedgerHit(
+        task_id=task_id.decode(),
+        region=region.decode(),
+        epoch=int(epoch),
+        confirmed=confirmed == 1,
+        lease_left_ms=int(lease_left_ms),
+        mine=mine == 1,
+        same_payload=same == 1,
+        adopted=adopted == 1,
+        state=State(state.decode()) if state else None,
+    )
+
+
+def enqueued(task_id: str, item: Reply) -> EnqueueOutcome:
+    """One item of an enqueue."""
+    parts = tagged(item, "enqueue", "stored", "known", "tombstone", "late", "hit")
+    match parts[0]:
+        case "hit":
+            return hit(parts)
+        case "tombstone":
+            return Tombstoned(task_id)
+        case "late":
+            return TooLate(task_id)
+        case tag:
+            state = parts[1].decode()
+            here = State.MOVING if state == Mark.FORWARDED else State(state)
+            return Stored(task_id, here, created=tag == "stored")
+
+
+def settled(item: Reply, script: str) -> Settled:
+    """One item of finish, retry, bury, release or renew."""
+    parts = tagged(item, script, "ok", "lost", "missing")
+    state = parts[2].decode() if parts[0] == "lost" else ""
+    return Settled(parts[1].decode(), lost=parts[0] != "ok", state=state)
+
+
+def claim(region: str, partition: int, parts: Sequence[Any], now_ms: int) -> Claim:
+    """One claim of a claim's reply."""
+    task_id, queue, name, priority, token, epoch, attempt, crashes, created, ready, hop_count = (
+        part.decode() if isinstance(part, bytes) else part for part in parts[:11]
+    )
+    return Claim(
+        task_id=task_id,
+        region=region,
+        partition=partition,
+        queue=queue,
+        name=name,
+        priority=Priority(int(priority)),
+        token=int(token),
+        epoch=int(epoch),
+        attempt=int(attempt),
+        crashes=int(crashes),
+        packed=parts[11],
+        hops=parts[12],
+        created_ms=int(created),
+        ready_ms=int(ready),
+        claimed_ms=now_ms,
+        hop_count=int(hop_count),
+    )
+
+
+def fields(flat: Reply) -> dict[str, bytes]:
+    """HGETALL's flat list as a dict."""
+    parts = cast("list[bytes]", flat)
+    return {name.decode(): value for name, value in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def record(region: str, task_id: str, flat: Reply) -> Record | Pointer | None:
+    """A record's fields as a value; None for an absent one."""
+    f = fields(flat)
+    if "st" not in f:
+        return None
+    state, epoch = f["st"].decode(), _int(f, "ep")
+    if state in set(Mark):
+        return Pointer(task_id, Mark(state), epoch, _text(f, "mt"))
+    failure = None
+    if "ek" in f:
+        failure = Failure(_text(f, "ek"), _text(f, "em"), _text(f, "et"))
+    return Record(
+        task_id=task_id,
+        region=region,
+        state=State(state),
+        packed=f.get("sp", b""),
+        epoch=epoch,
+        token=_int(f, "tk"),
+        attempts=_int(f, "at"),
+        crashes=_int(f, "cr"),
+        created_ms=_int(f, "ca"),
+        started_ms=_int(f, "sa"),
+        finished_ms=_int(f, "fa"),
+        next_attempt_ms=_int(f, "nx"),
+        fence=_fence(f),
+        result=f.get("rs", b""),
+        result_content_type=_text(f, "rt"),
+        death=_text(f, "dk"),
+        failure=failure,
+        hops=f.get("hp", b""),
+        failover=_text(f, "fo"),
+        settled=state in {State.COMPLETED, State.CANCELLED, State.EXPIRED} or "se" in f,
+        target=_text(f, "mt"),
+        revision=_int(f, "rv"),
+    )
+
+
+def exported(region: str, task_id: str, flat: Reply) -> Exported:
+    """A record in state MOVING as what the target needs."""
+    found = record(region, task_id, flat)
+    if not isinstance(found, Record):
+        message = f"task {task_id} in region {region} is listed as moving and is not there"
+        raise StoreContractBroken(message)
+    f = fields(flat)
+    return Exported(
+        record=found,
+        queue=_text(f, "q"),
+        name=_text(f, "n"),
+        priority=Priority(_int(f, "pr")),
+        epoch=found.epoch,
+        target=found.target,
+        hop_count=_int(f, "hc"),
+        max_crashes=_int(f, "mc") or DEFAULT_MAX_CRASHES,
+        done_key=f.get("dd", b""),
+    )
+
+
+def _int(f: dict[str, bytes], name: str) -> int:
+    return int(f.get(name, b"0") or b"0")
+
+
+def _text(f: dict[str, bytes], name: str) -> str:
+    return f.get(name, b"").decode(errors="replace")
+
+
+def _fence(f: dict[str, bytes]) -> tuple[str, ...]:
+    text = _text(f, "fn")
+    return tuple(text.split(",")) if text else ()

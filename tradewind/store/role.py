@@ -1,0 +1,69 @@
+"""What the parts of a region's store share."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from tradewind.errors import StoreError
+from tradewind.ids import parse
+from tradewind.store.region_client import Call, RegionClient
+from tradewind.store.replies import DEFAULT_MAX_CRASHES
+from tradewind.store.scripts import Arg
+
+Answer = TypeVar("Answer")
+
+
+class Role:
+    """One side of a region's store; the client is shared by all sides."""
+
+    def __init__(self, client: RegionClient) -> None:
+        """`client` of the region."""
+        self._client = client
+
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        return self._client.name
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the region has."""
+        return self._client.fleet.partitions
+
+
+def partition_in(task_id: str) -> int:
+    """The partition a task id carries. Raises MalformedTaskId."""
+    return parse(task_id).partition
+
+
+def unless_default(max_crashes: int) -> Arg:
+    """The default is not stored: most tasks have it, and scripts assume it where there is none."""
+    return "" if max_crashes == DEFAULT_MAX_CRASHES else max_crashes
+
+
+async def batched(
+    client: RegionClient,
+    places: Sequence[int],
+    build: Callable[[int, list[int]], Call],
+    decode: Callable[[int, Any], Answer],
+    *,
+    skip: int = 1,
+    timeout_s: float,
+) -> list[Answer | StoreError]:
+    """One call per partition for items at `places`; answers in the order of the items.
+
+    `build(partition, indices)` makes the call, `decode(index, part)` reads one item's part of the
+    reply, of which the first `skip` parts belong to the whole.
+    """
+    by_partition: dict[int, list[int]] = {}
+    for index, partition in enumerate(places):
+        by_partition.setdefault(partition, []).append(index)
+    calls = [build(partition, indices) for partition, indices in by_partition.items()]
+    replies = await client.run_each(calls, timeout_s=timeout_s)
+    answers: dict[int, Answer | StoreError] = {}
+    for indices, reply in zip(by_partition.values(), replies, strict=True):
+        if isinstance(reply, StoreError):
+            answers |= dict.fromkeys(indices, reply)
+        else:
+            for index, part in zip(indices, reply[skip:], strict=True):
+                answers[index] = decode(index, part)
+    return [answers[index] for index in range(len(places))]

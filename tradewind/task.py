@@ -1,0 +1,391 @@
+"""Values that travel between the parts: a task on its way in, in a store, under a lease, on a move.
+
+All frozen; only a store changes a task. Times are milliseconds since 1970 by the clock of the
+Redis that holds the task, unless a name says otherwise.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Literal
+
+from tradewind.state import Mark, State
+
+DeathKind = Literal["exhausted", "timeout", "crashed", "rejected", "damaged"]
+
+
+class Priority(IntEnum):
+    """Order within a queue; the number is the one stored."""
+
+    HIGH = 0
+    NORMAL = 1
+    LOW = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A submit that passed admission: every default filled in, every field within its limits."""
+
+    name: str
+    queue: str = "default"
+    payload: bytes = b""
+    content_type: str = "application/json"
+    priority: Priority = Priority.NORMAL
+    affinity_key: str = ""
+    tenant: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    idempotency_key: str = ""
+    request_id: str = ""
+    residency: tuple[str, ...] = ()
+    pin_region: str = ""
+    delay_ms: int = 0  # from now; `not_before` has been turned into this by admission
+    timeout_ms: int = 0  # 0: the queue's
+    max_attempts: int = 0  # 0: the queue's
+    origin_region: str = ""
+    spec: bytes = b""  # the TaskSpec as it came, serialised: stored as it is
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerMark:
+    """Who already submitted this: one entry, in its home region's partition of `key`."""
+
+    key: bytes  # 32 bytes, see fingerprint.ledger_key_*
+    business: bool  # idempotency key or payload; False: the entry exists for a request_id only
+    digest: bytes  # 16 bytes of the canonical payload's SHA-256
+    request_tag: bytes  # 16 bytes of the hashed (tenant, request_id); empty without request_id
+    window_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """A task to store. The id carries region code and partition; `epoch` is 1 at birth."""
+
+    task_id: str
+    queue: str
+    name: str
+    priority: Priority
+    packed: bytes  # StoredSpec, see codec.pack
+    fence: tuple[str, ...] = ()
+    epoch: int = 1
+    delay_ms: int = 0
+    max_crashes: int = 3
+    done_key: bytes = b""  # fingerprint, where the submit was deduplicated: see design section 4
+    mark: LedgerMark | None = None  # only if the entry's home is this region and partition
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The task is in the region. `created` is False if it already was (same id)."""
+
+    task_id: str
+    state: State
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerHit:
+    """The ledger knows this submit. `mine`: same request_id, so a repeat and no duplicate.
+
+    `confirmed` is False for a reservation whose task may not be stored yet; then
+    `lease_left_ms` says for how long its first submitter is to be left alone, and
+    `adopted` that this caller now holds the lease and is to carry it through.
+    """
+
+    task_id: str
+    region: str
+    epoch: int
+    confirmed: bool
+    lease_left_ms: int
+    mine: bool
+    same_payload: bool
+    adopted: bool = False
+    state: State | None = None  # where the task happened to be in the same partition
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstoned:
+    """This id may not be stored in this region at this epoch: its submitter left for another."""
+
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TooLate:
+    """`not_after` had passed when the script ran; nothing was stored."""
+
+    task_id: str
+
+
+EnqueueOutcome = Stored | LedgerHit | Tombstoned | TooLate
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt ended badly. `kind` is a closed set; texts are cut to MAX_ERROR_BYTES."""
+
+    kind: str  # error, timeout, rejected, worker-lost, result-too-large, damaged
+    message: str = ""
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A task as a region holds it."""
+
+    task_id: str
+    region: str
+    state: State
+    packed: bytes
+    epoch: int
+    token: int
+    attempts: int
+    crashes: int
+    created_ms: int
+    started_ms: int = 0
+    finished_ms: int = 0
+    next_attempt_ms: int = 0
+    fence: tuple[str, ...] = ()
+    result: bytes = b""
+    result_content_type: str = ""
+    result_omitted: bool = False
+    death: str = ""  # DeathKind, dead tasks only
+    failure: Failure | None = None
+    hops: bytes = b""  # StoredHops: the stays before this one
+    failover: str = ""  # why it will not move on
+    settled: bool = False
+    target: str = ""  # MOVING: where to
+    revision: int = 0  # grows with every change at this epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """What a region keeps of a task that left, or was never let in."""
+
+    task_id: str
+    mark: Mark
+    epoch: int
+    target: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A task, its lease and its fence token. Whoever shows this token and epoch may settle it."""
+
+    task_id: str
+    region: str
+    partition: int
+    queue: str
+    name: str
+    priority: Priority
+    token: int
+    epoch: int
+    attempt: int  # 1 is the first in this region
+    crashes: int
+    packed: bytes
+    hops: bytes
+    created_ms: int
+    ready_ms: int  # when it could have started: start delay is claimed_ms - ready_ms
+    claimed_ms: int
+    hop_count: int  # dead-letter moves so far
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimBatch:
+    """What one claim brought, and what the partition says of itself meanwhile."""
+
+    claims: tuple[Claim, ...]
+    depth: int  # ready tasks left in the partition, all queues
+    next_due_ms: int  # until the next delayed task or retry is due; -1: none
+    now_ms: int
+    parked: bool = False  # tickets wait here that this caller has no handler for: see Upkeep.wait
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Record success."""
+
+    claim: Claim
+    result: bytes
+    content_type: str
+    retention_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAt:
+    """Wait, then try again."""
+
+    claim: Claim
+    delay_ms: int
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """To the dead letters. `may_move`: the courier is to look at it after `move_after_ms`."""
+
+    claim: Claim
+    kind: DeathKind
+    failure: Failure
+    retention_ms: int
+    may_move: bool
+    move_after_ms: int = 0
+    failover: str = ""  # if not: why
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Hand back what has not started; no attempt is used."""
+
+    claim: Claim
+
+
+Settlement = Finish | RetryAt | Bury | Release
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Answer to a settlement. `lost`: a newer token, another state, or no task: nothing changed."""
+
+    task_id: str
+    lost: bool
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """Answer to a renewal. `lost` is definite: the lease belongs to somebody else."""
+
+    task_id: str
+    token: int
+    lost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What upkeep of one partition found and did."""
+
+    depth: int
+    promoted: int
+    expired_leases: int  # waiting to be reaped
+    next_due_ms: int
+    outbox: int  # dead tasks that a courier should look at now
+    moving: int
+    unsettled_imports: int
+    courier: bool  # this caller holds the partition's courier lease
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """A lease that ended without a word from its holder."""
+
+    task_id: str
+    worker_id: str
+    state: State  # PENDING again, or DEAD_LETTER after too many crashes
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A task under way: all that the target needs. `epoch` is the new one."""
+
+    record: Record
+    queue: str
+    name: str
+    priority: Priority
+    epoch: int
+    target: str
+    hop_count: int
+    max_crashes: int
+    done_key: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What a worker process says of itself every second."""
+
+    worker_id: str
+    region: str
+    queues: tuple[str, ...]
+    handlers: tuple[str, ...]
+    slots: int
+    busy: int
+    rate: float  # completions a second, EWMA of 10 s
+    service_s: float  # mean seconds an attempt takes, EWMA; 0 until known
+    started_ms: int
+    version: str
+    depths: Mapping[int, tuple[int, int]] = field(
+        default_factory=dict[int, tuple[int, int]],
+    )  # partition -> (ready tasks, server time in ms) as last seen
+
+
+@dataclass(frozen=True, slots=True)
+class LiveWorker:
+    """A heartbeat and its age by the store's clock."""
+
+    heartbeat: Heartbeat
+    age_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounts:
+    """Tasks of one queue in one region, by state."""
+
+    pending: tuple[int, int, int] = (0, 0, 0)  # high, normal, low
+    scheduled: int = 0
+    processing: int = 0
+    failed: int = 0
+    moving: int = 0
+    dead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RegionView:
+    """One region as one router sees it now: the whole input of a routing decision about it.
+
+    Ages are in the view, so that deciding reads no clock.
+    """
+
+    name: str
+    rtt_ms: float
+    ok: float = 1.0  # success rate of our calls, 0..1
+    health: Literal["HEALTHY", "DEGRADED", "DOWN", "RECOVERING", "UNKNOWN"] = "HEALTHY"
+    state: Literal["ACTIVE", "CORDONED", "DRAINING"] = "ACTIVE"
+    depth: int = 0  # ready tasks
+    in_flight: int = 0  # tasks this router has sent and not heard of
+    routers: int = 1  # live routers that send to it, this one included
+    slots: int = 0  # live worker slots
+    free_slots: int = 0
+    rate: float = 0.0  # completions a second; 0 until known
+    service_s: float = 0.0  # mean seconds an attempt takes; 0 until known
+    age_s: float = 0.0  # of the load report
+    full: bool = False  # the store refused for memory lately
+    served: Mapping[str, frozenset[str]] = field(
+        default_factory=dict[str, frozenset[str]],
+    )  # queue -> handler names that some live worker runs ("*" = any)
+    unserved_for_s: float = 0.0  # how long there has been no live worker at all
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What a decision says of one region: eligible with a score, or excluded by a reason."""
+
+    region: str
+    eligible: bool
+    excluded_by: str
+    rtt_ms: float
+    expected_wait_s: float
+    score_s: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Where a task goes and why: the decision object is the explanation."""
+
+    region: str  # empty: nowhere
+    rule: str
+    candidates: tuple[Candidate, ...]
+    fence: tuple[str, ...]
+    ledger_home: str = ""
+    reason: str = ""  # "affinity", "home", "spill", "pin", or why there is none
+    policy_version: str = ""

@@ -1,0 +1,256 @@
+"""Our values as messages of the contract, and a checked TaskSpec as a Draft."""
+
+import math
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tradewind import codec, ids
+from tradewind.codec import STATES, DamagedRecord
+from tradewind.policy.rules import DEFAULT_RULE
+from tradewind.state import State
+from tradewind.task import (
+    Candidate,
+    Decision,
+    Draft,
+    Failure,
+    LiveWorker,
+    Priority,
+    QueueCounts,
+    Record,
+    RegionView,
+)
+from tradewind.v1 import admin_pb2, router_pb2, task_pb2
+
+DEFAULT_QUEUE = "default"
+JSON = "application/json"
+
+_PRIORITIES = {
+    task_pb2.PRIORITY_HIGH: Priority.HIGH,
+    task_pb2.PRIORITY_NORMAL: Priority.NORMAL,
+    task_pb2.PRIORITY_LOW: Priority.LOW,
+}
+_HEALTH = {
+    "HEALTHY": task_pb2.HEALTH_HEALTHY,
+    "DEGRADED": task_pb2.HEALTH_DEGRADED,
+    "DOWN": task_pb2.HEALTH_DOWN,
+    "RECOVERING": task_pb2.HEALTH_RECOVERING,
+    "UNKNOWN": task_pb2.HEALTH_UNKNOWN,
+}
+_REGION_STATES = {
+    "ACTIVE": task_pb2.REGION_STATE_ACTIVE,
+    "CORDONED": task_pb2.REGION_STATE_CORDONED,
+    "DRAINING": task_pb2.REGION_STATE_DRAINING,
+}
+#: What an attempt's failure is called in the contract's closed set of kinds.
+_ERROR_KINDS = {
+    "timeout": "timeout",
+    "rejected": "rejected",
+    "worker-lost": "crashed",
+    "damaged": "damaged",
+}
+
+
+def draft(spec: task_pb2.TaskSpec, *, delay_ms: int, timeout_ms: int) -> Draft:
+    """Return a checked spec as a Draft. Fills the defaults in, in `spec` itself, too."""
+    spec.queue = spec.queue or DEFAULT_QUEUE
+    spec.content_type = spec.content_type or JSON
+    spec.priority = spec.priority or task_pb2.PRIORITY_NORMAL
+    return Draft(
+        name=spec.name,
+        queue=spec.queue,
+        payload=spec.payload,
+        content_type=spec.content_type,
+        priority=_PRIORITIES[spec.priority],
+        affinity_key=spec.affinity_key,
+        tenant=spec.tenant,
+        labels=dict(spec.labels),
+        idempotency_key=spec.idempotency_key,
+        request_id=spec.request_id,
+        residency=tuple(spec.residency),
+        pin_region=spec.pin_region,
+        delay_ms=delay_ms,
+        timeout_ms=timeout_ms,
+        max_attempts=spec.max_attempts,
+        origin_region=spec.origin_region,
+        spec=spec.SerializeToString(),
+    )
+
+
+def receipt(
+    task_id: str, *, region: str, state: State, duplicate: bool, rule: str
+) -> router_pb2.SubmitTaskResponse:
+    """Return the answer to a submit whose task is stored."""
+    return router_pb2.SubmitTaskResponse(
+        task_id=task_id,
+        region=region,
+        partition=ids.parse(task_id).partition,
+        state=STATES[state],
+        duplicate=duplicate,
+        rule=rule,
+    )
+
+
+def task(record: Record, *, whole: bool) -> task_pb2.Task:
+    """Return a task as its owner knows it; without payload and result unless `whole`.
+
+    A task whose packed part cannot be read is shown without its spec.
+    """
+    shown = task_pb2.Task(
+        task_id=record.task_id,
+        state=STATES[record.state],
+        region=record.region,
+        partition=ids.parse(record.task_id).partition,
+        attempts=record.attempts,
+        crashes=record.crashes,
+        result_content_type=record.result_content_type,
+        result_omitted=record.result_omitted,
+        settled=record.settled,
+        failover=record.failover,
+        fence=record.fence,
+    )
+    _add_spec(shown, record.packed, whole=whole)
+    _add_times(shown, record)
+    _add_hops(shown, record)
+    if record.death or record.failure is not None:
+        shown.error.CopyFrom(_error(record.death, record.failure))
+    if whole:
+        shown.result = record.result
+    return shown
+
+
+def decision(choice: Decision, *, partition: int) -> task_pb2.RouteDecision:
+    """Return a routing decision; `partition` is the one the task would take."""
+    return task_pb2.RouteDecision(
+        region=choice.region,
+        rule=decided_by(choice),
+        candidates=[_candidate(candidate) for candidate in choice.candidates],
+        ledger_home=choice.ledger_home,
+        partition=partition,
+        policy_version=choice.policy_version,
+    )
+
+
+def decided_by(choice: Decision) -> str:
+    """Return the name of the rule that matched, else of the built-in step that took the region."""
+    return choice.reason if choice.rule in {"", DEFAULT_RULE} else choice.rule
+
+
+def region(view: RegionView, *, expected_wait_s: float, workers: int) -> admin_pb2.Region:
+    """Return a region as this router sees it."""
+    shown = admin_pb2.Region(
+        name=view.name,
+        state=_REGION_STATES[view.state],
+        health=_HEALTH[view.health],
+        rtt=_duration(view.rtt_ms),
+        pending=view.depth,
+        live_slots=view.slots,
+        workers=workers,
+    )
+    if math.isfinite(expected_wait_s):
+        shown.expected_wait.CopyFrom(_duration(expected_wait_s * 1_000))
+    return shown
+
+
+def worker(live: LiveWorker) -> admin_pb2.Worker:
+    """Return a live worker."""
+    beat = live.heartbeat
+    return admin_pb2.Worker(
+        worker_id=beat.worker_id,
+        region=beat.region,
+        queues=sorted(beat.queues),
+        handlers=sorted(beat.handlers),
+        slots=beat.slots,
+        busy=beat.busy,
+        started_at=_timestamp(beat.started_ms),
+        version=beat.version,
+    )
+
+
+def queue_stats(region_name: str, queue: str, counts: QueueCounts) -> admin_pb2.QueueStats:
+    """Return the counts of one queue in one region."""
+    high, normal, low = counts.pending
+    return admin_pb2.QueueStats(
+        region=region_name,
+        queue=queue,
+        pending_high=high,
+        pending_normal=normal,
+        pending_low=low,
+        pending=high + normal + low,
+        scheduled=counts.scheduled,
+        processing=counts.processing,
+        failed=counts.failed,
+        moving=counts.moving,
+        dead=counts.dead,
+    )
+
+
+def error_kind(death: str, failure: Failure | None) -> str:
+    """Return the contract's kind: of the death, else of the last failed attempt."""
+    return death or (_ERROR_KINDS.get(failure.kind, "exhausted") if failure else "")
+
+
+def _add_spec(shown: task_pb2.Task, packed: bytes, *, whole: bool) -> None:
+    try:
+        stored = codec.unpack(packed)
+    except DamagedRecord:
+        return
+    shown.spec.CopyFrom(stored.spec)
+    shown.fingerprint = stored.fingerprint.hex()
+    if not whole:
+        shown.spec.ClearField("payload")
+
+
+def _add_times(shown: task_pb2.Task, record: Record) -> None:
+    shown.created_at.FromMilliseconds(record.created_ms)
+    if record.started_ms:
+        shown.started_at.FromMilliseconds(record.started_ms)
+    if record.finished_ms:
+        shown.finished_at.FromMilliseconds(record.finished_ms)
+    if record.next_attempt_ms and record.state in {State.SCHEDULED, State.FAILED}:
+        shown.next_attempt_at.FromMilliseconds(record.next_attempt_ms)
+
+
+def _add_hops(shown: task_pb2.Task, record: Record) -> None:
+    """Add the stays before, and the present one, which began when the last one ended."""
+    try:
+        before = codec.hops(record.hops)
+    except DamagedRecord:
+        before = []
+    shown.hops.extend(before)
+    began = before[-1].at if before else shown.created_at
+    shown.hops.add(region=record.region, state=shown.state, attempts=record.attempts, at=began)
+
+
+def _error(death: str, failure: Failure | None) -> task_pb2.TaskError:
+    last = failure or Failure("")
+    return task_pb2.TaskError(
+        kind=error_kind(death, failure), message=last.message, traceback=last.traceback
+    )
+
+
+def _candidate(candidate: Candidate) -> task_pb2.Candidate:
+    shown = task_pb2.Candidate(
+        region=candidate.region,
+        eligible=candidate.eligible,
+        excluded_by=candidate.excluded_by,
+        rtt=_duration(candidate.rtt_ms),
+        share=candidate.share,
+    )
+    if math.isfinite(candidate.expected_wait_s):
+        shown.expected_wait.CopyFrom(_duration(candidate.expected_wait_s * 1_000))
+    if math.isfinite(candidate.score_s):
+        shown.score = candidate.score_s
+    return shown
+
+
+def _duration(ms: float) -> Duration:
+    span = Duration()
+    span.FromNanoseconds(round(ms * 1_000_000))
+    return span
+
+
+def _timestamp(ms: int) -> Timestamp:
+    instant = Timestamp()
+    instant.FromMilliseconds(ms)
+    return instant

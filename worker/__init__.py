@@ -1,0 +1,1 @@
+"""The worker service: claims tasks of one region, runs their handlers, settles the outcome."""

@@ -1,0 +1,216 @@
+"""Keeps leases and liveness, from a thread with its own event loop and its own connections.
+
+Apart from the main loop, so that a handler that blocks it costs nobody a lease, and the worker is
+not declared dead for being busy.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from tradewind import metrics
+from tradewind.clock import Clock
+from tradewind.errors import StoreError, TradewindError
+from tradewind.fleet import Fleet
+from tradewind.handlers import Signals
+from tradewind.limits import HEARTBEAT_EVERY_MS, RENEWALS_PER_LEASE
+from tradewind.task import Claim, Heartbeat, Renewed
+from worker.patience import Patience, lasting
+from worker.reach import Reach
+
+_log = logging.getLogger(__name__)
+_STOP_TIMEOUT_S: Final = 5.0  # a store that does not answer must not hold up the exit
+_BATCH: Final = 256  # leases renewed in one call
+
+
+class Leases(Protocol):
+    """What the guard needs of a store of its own."""
+
+    async def start(self) -> None:
+        """Connect."""
+        ...
+
+    async def close(self) -> None:
+        """Disconnect."""
+        ...
+
+    async def renew(
+        self, claims: Sequence[Claim], lease_ms: Mapping[str, int]
+    ) -> list[Renewed | StoreError]:
+        """See ports.Claims."""
+        ...
+
+    async def heartbeat(self, beat: Heartbeat) -> None:
+        """See ports.Upkeep."""
+        ...
+
+    async def farewell(self, worker_id: str) -> None:
+        """See ports.Upkeep."""
+        ...
+
+
+@dataclass(slots=True)
+class _Held:
+    """A lease that this worker believes to have. Times are monotonic ms."""
+
+    claim: Claim
+    signals: Signals
+    on_lost: Callable[[], None]
+    period_ms: float
+    due_ms: float
+    trusted_until_ms: float  # counted from before the request: a slow answer never lengthens it
+
+
+class Guard:
+    """Renews what is held, sends the heartbeat, tells who has lost a lease.
+
+    `hold` and `drop` may be called from any thread. A lease that cannot be renewed makes its task's
+    lease doubtful; only the store's explicit word that it is lost ends it.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], Leases],
+        *,
+        fleet: Fleet,
+        clock: Clock,
+        beat: Callable[[], Heartbeat],
+        reach: Reach,
+    ) -> None:
+        """`open_store` is called, and its store used, only in the guard's thread."""
+        self._open_store, self._fleet, self._clock, self._beat = open_store, fleet, clock, beat
+        self._reach = reach
+        self._held: dict[tuple[str, int], _Held] = {}
+        self._lock = threading.Lock()
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._work: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._main, name="guard", daemon=True)
+
+    def start(self) -> None:
+        """Begin. Does not wait for the store: it may be away."""
+        self._thread.start()
+        self._ready.wait()
+
+    def stop(self) -> None:
+        """Say farewell and end. May be called twice."""
+        if self._loop is not None and self._work is not None and self._thread.is_alive():
+            with contextlib.suppress(RuntimeError):  # it has just ended by itself
+                self._loop.call_soon_threadsafe(self._work.cancel)
+            self._thread.join(2 * _STOP_TIMEOUT_S)
+
+    def hold(
+        self, claim: Claim, signals: Signals, on_lost: Callable[[], None], *, asked_ms: float
+    ) -> None:
+        """Keep the lease of `claim`, asked for at monotonic `asked_ms`, until `drop`.
+
+        `on_lost` is called in the guard's thread.
+        """
+        lease_ms = self._fleet.queue(claim.queue).lease_ms
+        period_ms = lease_ms / RENEWALS_PER_LEASE
+        held = _Held(claim, signals, on_lost, period_ms, asked_ms + period_ms, asked_ms + lease_ms)
+        with self._lock:
+            self._held[claim.task_id, claim.token] = held
+
+    def drop(self, claim: Claim) -> None:
+        """Let go of it: settled, or lost."""
+        with self._lock:
+            self._held.pop((claim.task_id, claim.token), None)
+
+    def _main(self) -> None:
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._work = asyncio.current_task()
+        self._ready.set()
+        store = self._open_store()
+        try:
+            await self._connect(store)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(lasting(lambda: self._renewals(store), "renewing leases"))
+                group.create_task(lasting(lambda: self._heartbeats(store), "heartbeats"))
+        except asyncio.CancelledError:
+            pass
+        finally:
+            with contextlib.suppress(TradewindError, TimeoutError):
+                async with asyncio.timeout(_STOP_TIMEOUT_S):
+                    await store.farewell(self._beat().worker_id)
+            await store.close()
+
+    async def _connect(self, store: Leases) -> None:
+        patience = Patience()
+        while True:
+            try:
+                await store.start()
+            except StoreError as error:
+                _log.warning("the guard has no connection", extra={"reason": str(error)})
+                await patience.wait()
+            else:
+                return
+
+    async def _renewals(self, store: Leases) -> None:
+        while True:
+            now_ms = self._clock.monotonic_ms()
+            with self._lock:
+                due = [held for held in self._held.values() if held.due_ms <= now_ms]
+                next_ms = min((held.due_ms for held in self._held.values()), default=now_ms + 1000)
+            for start in range(0, len(due), _BATCH):
+                await self._renew(store, due[start : start + _BATCH])
+            if not due:
+                await asyncio.sleep(min(max(next_ms - now_ms, 1), self._tick_ms) / 1000)
+
+    @property
+    def _tick_ms(self) -> float:
+        """How long to sleep at most: a lease taken meanwhile must not be overslept."""
+        policies = [self._fleet.default_queue, *self._fleet.queues.values()]
+        return min(policy.lease_ms for policy in policies) / RENEWALS_PER_LEASE / 2
+
+    async def _renew(self, store: Leases, due: list[_Held]) -> None:
+        asked_ms = self._clock.monotonic_ms()
+        claims = [held.claim for held in due]
+        lease_ms = {c.queue: self._fleet.queue(c.queue).lease_ms for c in claims}
+        answers: Sequence[Renewed | StoreError]
+        try:
+            answers = await store.renew(claims, lease_ms)
+        except StoreError as error:
+            answers = [error] * len(due)
+        for held, answer in zip(due, answers, strict=True):
+            if isinstance(answer, StoreError):
+                self._not_renewed(held, answer)
+            elif answer.lost:
+                self._lost(held)
+            else:
+                held.due_ms = asked_ms + held.period_ms
+                held.trusted_until_ms = asked_ms + lease_ms[held.claim.queue]
+                held.signals.doubtful.clear()
+
+    def _not_renewed(self, held: _Held, error: StoreError) -> None:
+        self._reach.interrupted()
+        now_ms = self._clock.monotonic_ms()
+        held.due_ms = now_ms + held.period_ms / 2
+        if now_ms + held.period_ms >= held.trusted_until_ms and not held.signals.doubtful.is_set():
+            held.signals.doubtful.set()
+            extra = {"task_id": held.claim.task_id, "reason": str(error)}
+            _log.warning("a lease cannot be renewed and may end", extra=extra)
+
+    def _lost(self, held: _Held) -> None:
+        with self._lock:
+            if self._held.pop((held.claim.task_id, held.claim.token), None) is None:
+                return  # settled while the renewal was under way
+        metrics.LEASE_LOST.inc()
+        _log.warning("a lease went to another holder", extra={"task_id": held.claim.task_id})
+        held.on_lost()
+
+    async def _heartbeats(self, store: Leases) -> None:
+        while True:
+            try:
+                await store.heartbeat(self._beat())
+            except StoreError as error:
+                self._reach.interrupted()
+                _log.debug("no heartbeat", extra={"reason": str(error)})
+            await asyncio.sleep(HEARTBEAT_EVERY_MS / 1000)

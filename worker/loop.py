@@ -1,0 +1,338 @@
+"""The line of steps: wait, claim, hold, attempt, settle."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from tradewind import metrics
+from tradewind.clock import Clock
+from tradewind.errors import StoreError
+from tradewind.handlers import Signals
+from tradewind.limits import MAX_CLAIM
+from tradewind.ports import Claims, Upkeep
+from tradewind.task import Bury, Claim, ClaimBatch, RetryAt, Settlement
+from worker.guard import Guard
+from worker.patience import Patience
+from worker.pool import Pace, Pool
+from worker.reach import Reach
+from worker.run import Job, Ran, attempt, prepare
+from worker.settle import HandedBack, Terms, settle
+from worker.settler import Pending, Settler
+from worker.threads import Threads
+from worker.timers import Timers
+
+_log = logging.getLogger(__name__)
+_WAIT_S: Final = 5.0  # a blocked wait says so little that a dead connection shows only at its end
+_SIDE_BY_SIDE: Final = 4  # partitions claimed from at the same time: they leave in one write
+_RELEASE_TIMEOUT_S: Final = 3.0  # for handing back at the end; leases bring back what is left
+
+
+class Work(Claims, Upkeep, Protocol):
+    """What the loop needs of a region's store."""
+
+
+@dataclass(eq=False, slots=True)
+class _Slot:
+    """A claim in one of this worker's places."""
+
+    claim: Claim
+    stop: "asyncio.Future[None]"
+    signals: Signals = field(default_factory=Signals)
+    lost: bool = False
+
+    def end(self) -> None:
+        """Have the handler stopped."""
+        if not self.stop.done():
+            self.stop.set_result(None)
+
+
+class Loop:
+    """Runs tasks of one region, at most `pool.concurrency` at a time.
+
+    `run` works until cancelled; `drain` ends it in order.
+    """
+
+    def __init__(
+        self,
+        store: Work,
+        pool: Pool,
+        *,
+        guard: Guard,
+        pace: Pace,
+        reach: Reach,
+        clock: Clock,
+        on_buried: Callable[[int, int], None],
+    ) -> None:
+        """`on_buried(partition, in_ms)` hears when a courier should look at a dead task."""
+        self._store, self._pool, self._guard = store, pool, guard
+        self._pace, self._reach, self._clock = pace, reach, clock
+        self._on_buried = on_buried
+        self._threads = Threads()
+        self._timers = Timers(self._heat)
+        self._settler = Settler(
+            store, fleet=pool.fleet, guard=guard, reach=reach, on_settled=self._settled
+        )
+        self._slots: set[_Slot] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Partitions that may have work: hinted ones first, then those that had more than we took.
+        self._fresh: dict[int, None] = {}
+        self._rest: dict[int, None] = {}
+        self._changed = asyncio.Event()
+        self._claiming = 0
+        self._stopping = False
+        self._trouble = "no connection yet"
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether it could take a task right now, and if not, why not. From any thread."""
+        if self._stopping:
+            return False, "shutting down"
+        return not self._trouble, self._trouble
+
+    async def run(self) -> None:
+        """Take and run tasks until cancelled."""
+        for kind in metrics.SLOT_KINDS:
+            metrics.WORKER_SLOTS.labels(self._pool.region, kind).set(0)
+        self._count_slots()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._settler.run())
+            group.create_task(self._watch())
+            group.create_task(self._take())
+
+    async def drain(self, grace: "asyncio.Future[None]") -> None:
+        """Take nothing new; return once all has ended, or soon after `grace` is done.
+
+        What still runs then is stopped and handed back.
+        """
+        self._stopping = True
+        self._timers.stop()
+        self._nudge()
+        idle = asyncio.ensure_future(self._idle())
+        await asyncio.wait({idle, grace}, return_when=asyncio.FIRST_COMPLETED)
+        if not idle.done():
+            _log.warning("the grace is over", extra={"unfinished": len(self._slots)})
+            for slot in self._slots:
+                slot.end()
+            await asyncio.wait({idle}, timeout=_RELEASE_TIMEOUT_S)
+        idle.cancel()
+
+    @property
+    def _free(self) -> int:
+        if self._stopping or self._settler.backlog > self._pool.concurrency:
+            return 0
+        return self._pool.concurrency - len(self._slots)
+
+    # --- wait
+
+    async def _watch(self) -> None:
+        """Wait for hints while there is a free slot and no hint in hand."""
+        patience = Patience()
+        while True:
+            await self._until(lambda: self._free > 0 and not self._fresh)
+            try:
+                partition = await self._store.wait(
+                    self._pool.queues, self._pool.handlers, timeout_s=_WAIT_S
+                )
+            except StoreError as error:
+                self._failed(error)
+                await patience.wait()
+                continue
+            patience.reset()
+            self._trouble = ""
+            if partition is not None:
+                self._heat(partition)
+
+    def _heat(self, partition: int) -> None:
+        """The partition has work, or will have it after a promotion."""
+        if self._stopping:
+            return
+        self._fresh[partition] = None
+        if self._free > 0:
+            self._nudge()
+        else:  # A hint in a busy worker's hand wakes nobody: set it anew for an idle one.
+            self._spawn(self._pass_on(partition))
+
+    async def _pass_on(self, partition: int) -> None:
+        try:
+            await self._store.sweep(
+                partition, worker_id=self._pool.worker_id, queues=self._pool.queues, courier=False
+            )
+        except StoreError as error:
+            self._failed(error)
+
+    # --- claim
+
+    async def _take(self) -> None:
+        """Claim whenever there are free slots and partitions that may have work."""
+        patience = Patience()
+        while True:
+            await self._until(lambda: self._free > 0 and bool(self._fresh or self._rest))
+            chosen = self._choose()
+            each, over = divmod(self._free, len(chosen))
+            limits = [min(each + (place < over), MAX_CLAIM) for place in range(len(chosen))]
+            answers = await asyncio.gather(*map(self._claim, chosen, limits))
+            if all(answers):
+                patience.reset()
+            else:
+                await patience.wait()
+
+    def _choose(self) -> list[int]:
+        """Take the next partitions out of the line: hinted ones first, each in its turn."""
+        line = [*self._fresh, *(p for p in self._rest if p not in self._fresh)]
+        chosen = line[: min(_SIDE_BY_SIDE, self._free)]
+        for partition in chosen:
+            self._fresh.pop(partition, None)
+            self._rest.pop(partition, None)
+        return chosen
+
+    async def _claim(self, partition: int, limit: int) -> bool:
+        """Claim and start up to `limit` tasks. False if the store did not answer."""
+        asked_ms = self._clock.monotonic_ms()
+        self._claiming += 1
+        try:
+            batch = await self._store.claim(
+                partition,
+                worker_id=self._pool.worker_id,
+                lease_ms=self._pool.lease_ms,
+                handlers=self._pool.handlers,
+                limit=limit,
+            )
+        except StoreError as error:
+            self._failed(error)
+            self._rest[partition] = None
+            return False
+        finally:
+            self._claiming -= 1
+            self._nudge()
+        self._trouble = ""
+        self._reach.reached(partition)
+        self._note(partition, batch)
+        for claim in batch.claims:
+            self._start(claim, asked_ms)
+        return True
+
+    def _note(self, partition: int, batch: ClaimBatch) -> None:
+        """What the partition said of itself."""
+        self._pace.depths[partition] = (batch.depth, batch.now_ms)
+        if batch.claims and batch.depth:
+            self._rest[partition] = None  # at the end of the line: others have their turn first
+        if not self._stopping:
+            self._timers.arm(partition, batch.next_due_ms)
+
+    # --- hold, attempt, settle
+
+    def _start(self, claim: Claim, asked_ms: float) -> None:
+        loop = asyncio.get_running_loop()
+        slot = _Slot(claim, loop.create_future())
+
+        def lost() -> None:
+            slot.lost = True
+            slot.signals.cancelled.set()
+            loop.call_soon_threadsafe(slot.end)
+
+        self._guard.hold(claim, slot.signals, lost, asked_ms=asked_ms)
+        metrics.START_DELAY_SECONDS.observe(max(claim.claimed_ms - claim.ready_ms, 0) / 1000)
+        prepared = prepare(claim, self._pool.app, self._pool.fleet, slot.signals)
+        if self._stopping or not isinstance(prepared, Job):
+            verdict = HandedBack() if isinstance(prepared, Job) else prepared
+            policy = self._pool.fleet.queue(claim.queue)
+            terms = Terms(policy.attempts, policy.timeout_ms)
+            self._report(slot, settle(claim, verdict, policy, terms, jitter=0.0))
+            return
+        self._slots.add(slot)
+        self._count_slots()
+        self._spawn(self._run(slot, prepared))
+
+    async def _run(self, slot: _Slot, job: Job) -> None:
+        began_ms = self._clock.monotonic_ms()
+        try:
+            ran = await attempt(job, self._threads, slot.stop, self._clock)
+            took_s = (self._clock.monotonic_ms() - began_ms) / 1000
+            self._pace.ended(took_s)
+            metrics.TASK_SECONDS.observe(took_s)
+            jitter = random.random()
+            settlement = settle(job.claim, ran.verdict, job.policy, job.terms, jitter=jitter)
+            self._log(settlement, ran, took_s)
+            self._report(slot, settlement)
+            if ran.leftover is not None:
+                await asyncio.wait({ran.leftover})
+        finally:
+            self._slots.discard(slot)
+            self._count_slots()
+            self._nudge()
+
+    def _report(self, slot: _Slot, settlement: Settlement) -> None:
+        self._settler.put(Pending(settlement, lambda: slot.lost))
+
+    def _settled(self, settlement: Settlement) -> None:
+        partition = settlement.claim.partition
+        if isinstance(settlement, Bury) and settlement.may_move:
+            self._on_buried(partition, settlement.move_after_ms)
+        elif isinstance(settlement, RetryAt) and not self._stopping:
+            self._timers.arm(partition, settlement.delay_ms)
+        self._nudge()
+
+    def _log(self, settlement: Settlement, ran: Ran, took_s: float) -> None:
+        """One line for an attempt that failed. No message of the app: it may quote a payload."""
+        if not isinstance(settlement, RetryAt | Bury):
+            return
+        claim = settlement.claim
+        _log.warning(
+            "task failed and is dead-lettered"
+            if isinstance(settlement, Bury)
+            else "an attempt failed and will be repeated",
+            extra={
+                "task_id": claim.task_id,
+                "task": claim.name,
+                "attempt": claim.attempt,
+                "kind": settlement.failure.kind,
+                "where": ran.where,
+                "took_s": round(took_s, 3),
+            },
+        )
+
+    # --- bookkeeping
+
+    async def _idle(self) -> None:
+        """Return once nothing runs and everything has been settled.
+
+        Claims under way are waited for, since what they bring is to be handed back.
+        """
+        while self._claiming or self._tasks or self._settler.backlog:
+            await self._until(lambda: not self._claiming)
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            await self._settler.idle()
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _nudge(self) -> None:
+        self._changed.set()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a step of the worker failed", exc_info=error)
+
+    def _failed(self, error: StoreError) -> None:
+        self._reach.interrupted()
+        if not self._trouble:
+            _log.warning("the store cannot be used", extra={"reason": str(error)})
+        self._trouble = str(error)
+
+    def _count_slots(self) -> None:
+        busy = len(self._slots)
+        self._pace.busy = busy
+        metrics.WORKER_SLOTS.labels(self._pool.region, "busy").set(busy)
+        free = max(self._pool.concurrency - busy, 0)
+        metrics.WORKER_SLOTS.labels(self._pool.region, "free").set(free)

@@ -1,0 +1,43 @@
+"""Since when a region has answered this worker without interruption."""
+
+import threading
+
+from tradewind.clock import Clock
+
+
+class Reach:
+    """Judges whether a silence was the holder's, or ours.
+
+    After a restart of Redis, or while a slot moves, every lease looks expired although the holders
+    live. So nobody reaps a partition that it has not reached for one lease (design section 6).
+    Safe from any thread.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        """Nothing has been reached yet."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._since_ms: dict[int, float] = {}
+        self._broken_ms = clock.monotonic_ms()
+
+    def reached(self, partition: int) -> None:
+        """A call to the partition was answered."""
+        with self._lock:
+            self._since_ms.setdefault(partition, self._clock.monotonic_ms())
+
+    def interrupted(self) -> None:
+        """A call failed. Counts for all partitions: they may share the node."""
+        with self._lock:
+            self._since_ms.clear()
+            self._broken_ms = self._clock.monotonic_ms()
+
+    def for_ms(self, partition: int) -> float:
+        """How long the partition has been reached without interruption; 0 if it is not."""
+        with self._lock:
+            since_ms = self._since_ms.get(partition)
+        return 0.0 if since_ms is None else self._clock.monotonic_ms() - since_ms
+
+    def broken_for_ms(self) -> float:
+        """How long ago the last interruption was; the start counts as one."""
+        with self._lock:
+            return self._clock.monotonic_ms() - self._broken_ms

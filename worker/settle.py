@@ -1,0 +1,152 @@
+"""What becomes of a task after an attempt: a pure function of the verdict and the terms.
+
+Decided here, carried out by the loop. Reads no clock and rolls no dice: jitter comes in.
+"""
+
+from dataclasses import dataclass
+
+from tradewind.backoff import delay_ms
+from tradewind.fleet import QueuePolicy
+from tradewind.task import Bury, Claim, DeathKind, Failure, Finish, Release, RetryAt, Settlement
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """The handler returned."""
+
+    result: bytes
+    content_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The handler raised, or its result cannot be stored."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The attempt ran past its limit."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The handler, or the check of its arguments, says that no attempt can succeed."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAsked:
+    """The handler asked for another attempt, no sooner than `after_ms`."""
+
+    after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The stored task cannot be read: no handler can be given to it."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class HandedBack:
+    """Not started, or interrupted by the end of the worker: somebody else is to run it."""
+
+
+Verdict = Success | Failed | TimedOut | Rejected | RetryAsked | Unreadable | HandedBack
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What holds for one task: its own wishes over its handler's, those over its queue's."""
+
+    attempts: int
+    timeout_ms: int
+    pinned_to: str = ""  # region; a pinned task is never moved
+    deduplicated: bool = False  # by key or payload: its record outlives the dedup window
+    move_after_ms: int = 0  # regions.yaml failover.dead_after
+
+
+def settle(
+    claim: Claim, verdict: Verdict, policy: QueuePolicy, terms: Terms, *, jitter: float
+) -> Settlement:
+    """Decide how the attempt `claim` stands for ends. `jitter` is in [0, 1), see backoff."""
+    match verdict:
+        case Success(result, content_type):
+            retention_ms = _at_least_window(policy.retention.completed_ms, policy, terms)
+            return Finish(claim, result, content_type, retention_ms)
+        case HandedBack():
+            return Release(claim)
+        case Rejected(failure) | Unreadable(failure):
+            kind = "rejected" if isinstance(verdict, Rejected) else "damaged"
+            return _bury(claim, kind, failure, policy, terms)
+        case TimedOut(failure):
+            return _again(claim, "timeout", failure, policy, terms, jitter=jitter)
+        case Failed(failure):
+            return _again(claim, "exhausted", failure, policy, terms, jitter=jitter)
+        case RetryAsked(after_ms):
+            failure = Failure("error", "the handler asked for another attempt")
+            return _again(
+                claim, "exhausted", failure, policy, terms, jitter=jitter, floor_ms=after_ms
+            )
+
+
+def _again(
+    claim: Claim,
+    kind: DeathKind,
+    failure: Failure,
+    policy: QueuePolicy,
+    terms: Terms,
+    *,
+    jitter: float,
+    floor_ms: int = 0,
+) -> RetryAt | Bury:
+    """Another attempt if one is left, else dead of `kind`: that of the last attempt."""
+    if claim.attempt >= terms.attempts:
+        return _bury(claim, kind, failure, policy, terms)
+    wait_ms = delay_ms(
+        claim.attempt,
+        initial_ms=policy.backoff.initial_ms,
+        factor=policy.backoff.factor,
+        max_ms=policy.backoff.max_ms,
+        jitter=jitter,
+        floor_ms=floor_ms,
+    )
+    return RetryAt(claim, wait_ms, failure)
+
+
+def _bury(
+    claim: Claim, kind: DeathKind, failure: Failure, policy: QueuePolicy, terms: Terms
+) -> Bury:
+    why_not = _why_it_stays(claim, kind, policy, terms)
+    return Bury(
+        claim,
+        kind,
+        failure,
+        retention_ms=_at_least_window(policy.retention.dead_ms, policy, terms),
+        may_move=not why_not,
+        move_after_ms=0 if why_not else terms.move_after_ms,
+        failover=why_not,
+    )
+
+
+def _why_it_stays(claim: Claim, kind: DeathKind, policy: QueuePolicy, terms: Terms) -> str:
+    """Why no courier is to look at it; empty if one is."""
+    failover = policy.failover
+    if terms.pinned_to:
+        return f"pinned to region {terms.pinned_to}"
+    if kind not in failover.on:
+        return f"failover.on of queue {claim.queue} does not list {kind}"
+    if claim.hop_count >= failover.max_hops:
+        return f"moved {claim.hop_count} times, failover.max_hops is {failover.max_hops}"
+    return ""
+
+
+def _at_least_window(retention_ms: int, policy: QueuePolicy, terms: Terms) -> int:
+    """A ledger entry must not outlive the task that it points to (design section 4)."""
+    return max(retention_ms, policy.dedup.window_ms) if terms.deduplicated else retention_ms

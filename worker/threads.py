@@ -1,0 +1,76 @@
+"""Threads for plain handlers.
+
+Not concurrent.futures: its threads are joined when the interpreter ends, so that one stuck handler
+would keep the process from exiting after its grace. These are daemons.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+class Threads:
+    """As many threads as calls run at the same time; an idle one is used again."""
+
+    def __init__(self) -> None:
+        """No thread yet."""
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._idle = 0
+        self._started = 0
+
+    def run(self, function: Callable[[], Any]) -> "asyncio.Future[Any]":
+        """Call `function` in a thread, with the caller's context variables.
+
+        The future gives its result or exception. Cancelling it does not stop the thread.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def deliver(result: Any, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        def call() -> None:
+            result, error = None, None
+            try:
+                result = context.run(function)
+            except BaseException as raised:  # noqa: BLE001 - travels to the event loop
+                error = _deliverable(raised)
+            with contextlib.suppress(RuntimeError):  # the loop has closed: nobody waits any more
+                loop.call_soon_threadsafe(deliver, result, error)
+
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            else:
+                self._started += 1
+                threading.Thread(
+                    target=self._work, name=f"handler-{self._started}", daemon=True
+                ).start()
+        self._calls.put(call)
+        return future
+
+    def _work(self) -> None:
+        while True:
+            self._calls.get()()
+            with self._lock:
+                self._idle += 1
+
+
+def _deliverable(raised: BaseException) -> BaseException:
+    # A future refuses StopIteration; SystemExit and its kind would end the event loop.
+    if isinstance(raised, Exception) and not isinstance(raised, StopIteration):
+        return raised
+    wrapped = RuntimeError(f"the handler raised {type(raised).__name__}")
+    wrapped.__cause__ = raised
+    return wrapped
