@@ -8,6 +8,7 @@ from tradewind.clock import Clock
 from tradewind.errors import StoreError, StoreFull, StoreMoving
 from tradewind.fleet import Fleet
 from tradewind.limits import HEARTBEAT_EVERY_MS, SECOND_MS
+from tradewind.metrics import REGION_RTT_SECONDS
 from tradewind.ports import Vitals
 from tradewind.task import LiveWorker, RegionView
 
@@ -109,6 +110,7 @@ class Census:
         except (StoreError, TimeoutError):
             pass  # a failed probe is the finding
         self._signs[name].probed(self._clock.monotonic_ms(), rtt_ms)
+        REGION_RTT_SECONDS.labels(name).set(self._signs[name].rtt.ms / SECOND_MS)
         self._first_look[name].set()
         self._on_pass(name, "probe")
 

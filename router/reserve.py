@@ -46,9 +46,7 @@ class Ledgers:
         """`ledgers` by region name."""
         self._ledgers, self._census = ledgers, census
 
-    async def reserve(
-        self, wanted: Reservation, deadline: Deadline
-    ) -> LedgerHit | None:
+    async def reserve(self, wanted: Reservation, deadline: Deadline) -> LedgerHit | None:
         """Make, or move on, a reservation; a hit says who has it.
 
         Raises HomeUnreachable if the home does not answer (then the entry may be there, and a
@@ -100,9 +98,7 @@ class Ledgers:
             return False
         try:
             async with asyncio.timeout(HELD_S - (time.monotonic() - held.asked_s)):
-                return await self._ledgers[held.home].unreserve(
-                    held.mark, held.task_id, held.epoch
-                )
+                return await self._ledgers[held.home].unreserve(held.mark, held.task_id, held.epoch)
         except (StoreError, TimeoutError):
             return False
 
@@ -110,8 +106,6 @@ class Ledgers:
         """Remove a reservation whose task was refused for good, so that it can never come."""
         try:
             async with asyncio.timeout(deadline.left_s()):
-                return await self._ledgers[dead.home].unreserve(
-                    dead.mark, dead.task_id, dead.epoch
-                )
+                return await self._ledgers[dead.home].unreserve(dead.mark, dead.task_id, dead.epoch)
         except (StoreError, TimeoutError):
             return False

@@ -26,11 +26,14 @@ class Routes:
     def decide(
         self,
         draft: Draft,
-        resolved: Resolved,
+        resolved: Resolved | None,
         ledger_home: str,
         refused: Mapping[str, StoreError] | None = None,
     ) -> Decision:
-        """Return the decision. Regions in `refused` count as full, or as down."""
+        """Return the decision. Regions in `refused` count as full, or as down.
+
+        Without `resolved`, because the rules exclude each other, it says so.
+        """
         views = self._census.views(draft.origin_region or None)
         if refused:
             views = [_without(view, refused.get(view.name)) for view in views]
@@ -39,7 +42,7 @@ class Routes:
             views,
             self._fleet,
             draw=self._draw.random(),
-            home_hint=self._last.get((draft.origin_region, resolved.fence)),
+            home_hint=self._last.get((draft.origin_region, resolved.fence)) if resolved else None,
             ledger_home=ledger_home,
             resolved=resolved,
         )

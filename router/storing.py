@@ -22,7 +22,7 @@ _FIRST_PAUSE_S: Final = 0.05  # a connection is opened anew in less
 _MAX_PAUSE_S: Final = 1.0
 
 
-class Refused(Exception):  # noqa: N818 - not an error of the caller's: another region may take it
+class Refused(Exception):
     """The region has not stored the task and, after this answer, will not."""
 
     def __init__(self, region: str, error: StoreError) -> None:
@@ -45,33 +45,40 @@ class Storing:
         has left for another region, StoreContractBroken as it comes.
         """
         sent = False  # whether an attempt whose answer is missing may have stored it
-        error: StoreError = StoreUnavailable(region, "the deadline passed", sent=False)
         for pause_s in _pauses():
             try:
-                async with asyncio.timeout(deadline.left_s()):
-                    outcome = await self._flushes[region].submit(task, timeout_s=deadline.left_s())
-            except TimeoutError:
-                sent = True  # it may have been flushed
+                outcome = await self._attempt(region, task, deadline)
             except StoreContractBroken:
                 raise
-            except StoreError as caught:
-                error = caught
-                sent = sent or (isinstance(caught, StoreUnavailable) and caught.sent)
-                if not sent:
-                    raise Refused(region, caught) from None
-                if isinstance(caught, StoreFull):
-                    return await self._settle(region, task, caught, deadline)
+            except StoreError as error:
+                if not sent and not _may_have_stored(error):
+                    raise Refused(region, error) from None
+                sent = True
+                if isinstance(error, StoreFull):
+                    return await self._settle(region, task, error, deadline)
             else:
-                if isinstance(outcome, Tombstoned):
-                    raise SubmitInFlight(task.task_id, RESERVATION_LEASE_MS)
-                if not isinstance(outcome, TooLate):
+                if outcome is not None:
                     return outcome
             if deadline.is_over:
                 break
             await asyncio.sleep(min(pause_s, deadline.left_s()))
         if sent:
             raise OutcomeUnknown(task.task_id, deadline_passed=deadline.is_callers)
-        raise Refused(region, error)
+        raise Refused(region, StoreUnavailable(region, "the deadline passed", sent=False))
+
+    async def _attempt(
+        self, region: str, task: NewTask, deadline: Deadline
+    ) -> Stored | LedgerHit | None:
+        """Return None if nothing was stored because it came too late by the store's clock."""
+        left_s = deadline.left_s()
+        try:
+            async with asyncio.timeout(left_s):
+                outcome = await self._flushes[region].submit(task, timeout_s=left_s)
+        except TimeoutError:  # it may have been flushed
+            raise StoreUnavailable(region, "no answer in time", sent=True) from None
+        if isinstance(outcome, Tombstoned):
+            raise SubmitInFlight(task.task_id, RESERVATION_LEASE_MS)
+        return None if isinstance(outcome, TooLate) else outcome
 
     async def _settle(
         self, region: str, task: NewTask, full: StoreFull, deadline: Deadline
@@ -85,6 +92,10 @@ class Storing:
         if stored is None:
             raise Refused(region, full)
         return stored
+
+
+def _may_have_stored(error: StoreError) -> bool:
+    return isinstance(error, StoreUnavailable) and error.sent
 
 
 def _pauses() -> Iterator[float]:

@@ -7,9 +7,9 @@ its end even if its caller leaves; a repeat of the submit then finds the task.
 import asyncio
 import random
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from router import admit
 from router.identity import identify, partition
@@ -23,18 +23,20 @@ from tradewind.clock import Clock
 from tradewind.errors import (
     IdempotencyKeyReused,
     InvalidTask,
-    OutcomeUnknown,
+    NoRegionPermitted,
     RegionSilent,
     StoreContractBroken,
     StoreError,
     StoreMoving,
+    StoreUnavailable,
     SubmitInFlight,
 )
+from tradewind.fingerprint import Body
 from tradewind.fleet import Fleet
 from tradewind.policy.rules import resolve
 from tradewind.ports import Intake
 from tradewind.state import State
-from tradewind.task import Decision, LedgerHit, Stored
+from tradewind.task import Decision, Draft, LedgerHit, Stored
 from tradewind.v1.task_pb2 import TaskSpec
 
 BY_LEDGER: Final = "ledger"  # what decided the region of a duplicate: its first submit
@@ -93,25 +95,39 @@ class Submitter:
                 job.refused[refused.region] = refused.error
 
     def plan(self, spec: TaskSpec) -> Plan:
-        """Decide without storing anything. Raises InvalidTask and its like, NoRegionPermitted."""
-        job = self._job(spec, "", Deadline.after(0, is_callers=False))
-        decision = self._routes.decide(job.draft, job.resolved, job.identity.home)
-        return Plan(decision, partition(job.draft, job.identity, self._fleet.partitions, 0))
+        """Decide without storing anything; that there is no region is an answer, too.
+
+        Raises what admission raises.
+        """
+        draft, body, _ = self._admit(spec)
+        try:
+            resolved = resolve(draft, self._fleet)
+        except NoRegionPermitted:
+            return Plan(self._routes.decide(draft, None, ""), 0)
+        identity = identify(draft, body, resolved.fence, self._fleet)
+        decision = self._routes.decide(draft, resolved, identity.home)
+        if identity.mark is not None and not identity.home:
+            decision = replace(decision, ledger_home=decision.region)
+        return Plan(decision, partition(draft, identity, self._fleet.partitions, 0))
 
     async def drain(self) -> None:
         """Return once every submit that holds a reservation has ended."""
         while self._held:
             await asyncio.wait(self._held)
 
-    def _job(self, spec: TaskSpec, traceparent: str, deadline: Deadline) -> Job:
+    def _admit(self, spec: TaskSpec) -> tuple[Draft, Body, int]:
         now_ms = self._clock.now_ms()
         admitted = admit.check(spec, self._fleet, now_ms=now_ms)
         draft = wire.draft(spec, delay_ms=admitted.delay_ms, timeout_ms=admitted.timeout_ms)
+        return draft, admitted.body, now_ms
+
+    def _job(self, spec: TaskSpec, traceparent: str, deadline: Deadline) -> Job:
+        draft, body, now_ms = self._admit(spec)
         resolved = resolve(draft, self._fleet)
         return Job(
             draft=draft,
             resolved=resolved,
-            identity=identify(draft, admitted.body, resolved.fence, self._fleet),
+            identity=identify(draft, body, resolved.fence, self._fleet),
             traceparent=traceparent,
             deadline=deadline,
             created_ms=now_ms,
@@ -134,10 +150,6 @@ class Submitter:
         outcome = await self._storing.store(region, task, job.deadline)
         if isinstance(outcome, Stored):
             return Receipt(task_id, region, outcome.state, duplicate=False, rule=job.rule)
-        if outcome.task_id == task_id:  # an attempt of our own whose answer was lost
-            return Receipt(
-                task_id, region, outcome.state or State.PENDING, duplicate=False, rule=job.rule
-            )
         return await self._to_the_end(self._known(job, region, outcome))
 
     async def _reserved(self, job: Job, region: str, task_id: str) -> Receipt:
@@ -156,9 +168,9 @@ class Submitter:
             try:
                 state = await self._store_held(job, held)
             except Refused as refused:
-                job.refused[held.region] = refused.error
                 stored = await self._leave(held, refused, job.deadline)
                 if stored is None:
+                    job.refused[held.region] = refused.error
                     moved = await self._move_on(job, held)
                     if isinstance(moved, Receipt):
                         return moved
@@ -170,10 +182,11 @@ class Submitter:
 
     async def _store_held(self, job: Job, held: Reservation) -> State:
         if not job.permits(held.region):  # adopted from a submit under another fence
-            raise Refused(held.region, StoreError("outside the fence"))
+            outside = StoreUnavailable(held.region, "outside the fence", sent=False)
+            raise Refused(held.region, outside)
         task = job.task(held.task_id, held.region, epoch=held.epoch)
         outcome = await self._storing.store(held.region, task, job.deadline)
-        if isinstance(outcome, LedgerHit) or outcome.state is None:
+        if isinstance(outcome, LedgerHit):
             raise StoreContractBroken("a task without a mark met a ledger entry")
         return outcome.state
 
@@ -231,9 +244,7 @@ class Submitter:
             raise RegionSilent([hit.region])
         return await self._carry(job, theirs, duplicate=not hit.mine)
 
-    async def _refuse_other_payload(
-        self, job: Job, hit: LedgerHit, theirs: Reservation
-    ) -> None:
+    async def _refuse_other_payload(self, job: Job, hit: LedgerHit, theirs: Reservation) -> None:
         """Raise, unless what stands in the way was given up: then remove it and say try again."""
         if not hit.confirmed:
             if hit.lease_left_ms > 0:
@@ -266,6 +277,14 @@ class Submitter:
             region, state = record.region, record.state
         return Receipt(hit.task_id, region, state, duplicate=duplicate, rule=BY_LEDGER)
 
-    async def _to_the_end(self, work: "asyncio._CoroutineLike[Receipt]") -> Receipt:
-        task = asyncio.ensure_future(work)
-        return await task
+    async def _to_the_end(self, work: Coroutine[Any, Any, Receipt]) -> Receipt:
+        """Await `work`, which goes on if the caller is gone."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._held.add(task)
+        task.add_done_callback(self._let_go)
+        return await asyncio.shield(task)
+
+    def _let_go(self, task: asyncio.Task[Receipt]) -> None:
+        self._held.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen, if nobody waits for it any more

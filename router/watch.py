@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from router.lookup import Lookup
-from tradewind.errors import RegionSilent, StoreError
+from tradewind.errors import NoRegionReachable, RegionSilent, StoreError
 from tradewind.ports import Reads
 from tradewind.task import Record
 
@@ -25,6 +25,12 @@ class Watches:
         self._reads, self._lookup, self._reread_s = reads, lookup, reread_s
         self._listeners: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._wanted = asyncio.Event()
+        self._closed = False
+
+    def close(self) -> None:
+        """End every watch with an error that asks to watch again."""
+        self._closed = True
+        self._report("")
 
     async def run(self) -> None:
         """Pass the stores' reports on until cancelled."""
@@ -43,6 +49,8 @@ class Watches:
         last: Record | None = None
         with self._listening(task_id) as changed:
             while last is None or not last.settled:
+                if self._closed:
+                    raise NoRegionReachable("this router is shutting down; watch again")
                 changed.clear()
                 record = await self._read(task_id, last)
                 if record is not None and _is_news(record, last):

@@ -38,7 +38,10 @@ from tradewind.task import (
 class Intake(Protocol):
     """Storing new tasks in one region (router)."""
 
-    region: str
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        ...
 
     async def enqueue(
         self, tasks: Sequence[NewTask], *, timeout_s: float
@@ -61,7 +64,10 @@ class Intake(Protocol):
 class Ledger(Protocol):
     """Who already submitted this: entries whose home is this region (router)."""
 
-    region: str
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        ...
 
     async def reserve(
         self, mark: LedgerMark, task_id: str, region: str, epoch: int
@@ -86,7 +92,10 @@ class Ledger(Protocol):
 class Reads(Protocol):
     """Reading tasks of one region (router)."""
 
-    region: str
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        ...
 
     async def read(self, task_id: str) -> Record | Pointer | None:
         """The task, what is left of it, or None."""
@@ -121,7 +130,10 @@ class Reads(Protocol):
 class Vitals(Protocol):
     """Signs of life of one region (census)."""
 
-    region: str
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        ...
 
     async def probe(self) -> float:
         """Write, read and delete on every primary; returns the slowest round trip in ms."""
@@ -135,7 +147,10 @@ class Vitals(Protocol):
 class Claims(Protocol):
     """Taking and settling work of one region (worker). All by token: see Settled, Renewed."""
 
-    region: str
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        ...
 
     async def claim(
         self,
@@ -178,8 +193,15 @@ class Claims(Protocol):
 class Upkeep(Protocol):
     """Keeping one region's partitions in order (worker)."""
 
-    region: str
-    partitions: int
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        ...
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the region has."""
+        ...
 
     async def wait(
         self, queues: Sequence[str], partitions: Sequence[int], *, timeout_s: float
@@ -214,7 +236,10 @@ class Upkeep(Protocol):
 class Outbox(Protocol):
     """The source's side of a move (courier). Answers "stale" as None: somebody else was faster."""
 
-    region: str
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        ...
 
     async def outbox(self, partition: int, *, limit: int) -> list[Record]:
         """Dead tasks that may move now, longest waiting first."""
@@ -251,7 +276,10 @@ ImportAnswer = Literal["imported", "known", "refused", "late"]
 class Inbox(Protocol):
     """The target's side of a move (courier)."""
 
-    region: str
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        ...
 
     async def import_task(self, task: Exported, *, hops: bytes, timeout_s: float) -> ImportAnswer:
         """Store a moved task; idempotent by id and epoch. `hops` includes the stay it leaves."""

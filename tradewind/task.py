@@ -282,6 +282,7 @@ class Reaped:
     task_id: str
     worker_id: str
     state: State  # PENDING again, or DEAD_LETTER after too many crashes
+    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,13 @@ from worker.pool import Pace, Pool
 from worker.reach import Reach
 from worker.run import Job, Ran, attempt, prepare
 from worker.settle import HandedBack, Terms, settle
-from worker.settler import Pending, Settler
+from worker.settler import Settler
 from worker.threads import Threads
 from worker.timers import Timers
 
 _log = logging.getLogger(__name__)
 _WAIT_S: Final = 5.0  # a blocked wait says so little that a dead connection shows only at its end
+_COLD_MS: Final = 1_000  # see ports.Upkeep.wait
 _SIDE_BY_SIDE: Final = 4  # partitions claimed from at the same time: they leave in one write
 _RELEASE_TIMEOUT_S: Final = 3.0  # for handing back at the end; leases bring back what is left
 
@@ -41,7 +42,6 @@ class _Slot:
     claim: Claim
     stop: "asyncio.Future[None]"
     signals: Signals = field(default_factory=Signals)
-    lost: bool = False
 
     def end(self) -> None:
         """Have the handler stopped."""
@@ -81,6 +81,8 @@ class Loop:
         self._fresh: dict[int, None] = {}
         self._rest: dict[int, None] = {}
         self._changed = asyncio.Event()
+        # Partitions whose hint is for a worker with other handlers, and until when (monotonic ms).
+        self._cold: dict[int, float] = {}
         self._claiming = 0
         self._stopping = False
         self._trouble = "no connection yet"
@@ -90,6 +92,11 @@ class Loop:
         if self._stopping:
             return False, "shutting down"
         return not self._trouble, self._trouble
+
+    def due(self, partition: int, in_ms: int) -> None:
+        """Look at `partition` in `in_ms`, when a delayed task of it is due; negative: never."""
+        if not self._stopping:
+            self._timers.arm(partition, in_ms)
 
     async def run(self) -> None:
         """Take and run tasks until cancelled."""
@@ -132,9 +139,7 @@ class Loop:
         while True:
             await self._until(lambda: self._free > 0 and not self._fresh)
             try:
-                partition = await self._store.wait(
-                    self._pool.queues, self._pool.handlers, timeout_s=_WAIT_S
-                )
+                partition = await self._wait()
             except StoreError as error:
                 self._failed(error)
                 await patience.wait()
@@ -143,6 +148,14 @@ class Loop:
             self._trouble = ""
             if partition is not None:
                 self._heat(partition)
+
+    async def _wait(self) -> int | None:
+        """One blocked wait on the partitions that are worth it."""
+        now_ms = self._clock.monotonic_ms()
+        self._cold = {p: until for p, until in self._cold.items() if until > now_ms}
+        partitions = [p for p in range(self._store.partitions) if p not in self._cold]
+        wait_s = _COLD_MS / 1000 if self._cold else _WAIT_S
+        return await self._store.wait(self._pool.queues, partitions, timeout_s=wait_s)
 
     def _heat(self, partition: int) -> None:
         """The partition has work, or will have it after a promotion."""
@@ -218,8 +231,9 @@ class Loop:
         self._pace.depths[partition] = (batch.depth, batch.now_ms)
         if batch.claims and batch.depth:
             self._rest[partition] = None  # at the end of the line: others have their turn first
-        if not self._stopping:
-            self._timers.arm(partition, batch.next_due_ms)
+        if batch.parked and not batch.claims:
+            self._cold[partition] = self._clock.monotonic_ms() + _COLD_MS
+        self.due(partition, batch.next_due_ms)
 
     # --- hold, attempt, settle
 
@@ -228,7 +242,6 @@ class Loop:
         slot = _Slot(claim, loop.create_future())
 
         def lost() -> None:
-            slot.lost = True
             slot.signals.cancelled.set()
             loop.call_soon_threadsafe(slot.end)
 
@@ -239,7 +252,7 @@ class Loop:
             verdict = HandedBack() if isinstance(prepared, Job) else prepared
             policy = self._pool.fleet.queue(claim.queue)
             terms = Terms(policy.attempts, policy.timeout_ms)
-            self._report(slot, settle(claim, verdict, policy, terms, jitter=0.0))
+            self._settler.put(settle(claim, verdict, policy, terms, jitter=0.0))
             return
         self._slots.add(slot)
         self._count_slots()
@@ -255,7 +268,7 @@ class Loop:
             jitter = random.random()
             settlement = settle(job.claim, ran.verdict, job.policy, job.terms, jitter=jitter)
             self._log(settlement, ran, took_s)
-            self._report(slot, settlement)
+            self._settler.put(settlement)
             if ran.leftover is not None:
                 await asyncio.wait({ran.leftover})
         finally:
@@ -263,15 +276,12 @@ class Loop:
             self._count_slots()
             self._nudge()
 
-    def _report(self, slot: _Slot, settlement: Settlement) -> None:
-        self._settler.put(Pending(settlement, lambda: slot.lost))
-
     def _settled(self, settlement: Settlement) -> None:
         partition = settlement.claim.partition
         if isinstance(settlement, Bury) and settlement.may_move:
             self._on_buried(partition, settlement.move_after_ms)
-        elif isinstance(settlement, RetryAt) and not self._stopping:
-            self._timers.arm(partition, settlement.delay_ms)
+        elif isinstance(settlement, RetryAt):
+            self.due(partition, settlement.delay_ms)
         self._nudge()
 
     def _log(self, settlement: Settlement, ran: Ran, took_s: float) -> None:

@@ -18,7 +18,7 @@ class Reach:
         self._clock = clock
         self._lock = threading.Lock()
         self._since_ms: dict[int, float] = {}
-        self._broken_ms = clock.monotonic_ms()
+        self._broken_ms = -float("inf")
 
     def reached(self, partition: int) -> None:
         """A call to the partition was answered."""
@@ -38,6 +38,6 @@ class Reach:
         return 0.0 if since_ms is None else self._clock.monotonic_ms() - since_ms
 
     def broken_for_ms(self) -> float:
-        """How long ago the last interruption was; the start counts as one."""
+        """How long ago the last interruption was; infinite if there was none."""
         with self._lock:
             return self._clock.monotonic_ms() - self._broken_ms

@@ -1,9 +1,10 @@
 """Sends settlements: what ended while one batch was under way leaves with the next."""
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from tradewind import metrics
 from tradewind.errors import StoreError
@@ -17,12 +18,8 @@ from worker.reach import Reach
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A settlement on its way. `is_lost`: the guard has heard that the lease is somebody else's."""
-
-    settlement: Settlement
-    is_lost: Callable[[], bool]
+S = TypeVar("S", Finish, RetryAt, Bury, Release)
+Answer = Settled | StoreError
 
 
 class Settler:
@@ -44,7 +41,7 @@ class Settler:
         """`on_settled` hears of every settlement that took effect."""
         self._store, self._fleet, self._guard, self._reach = store, fleet, guard, reach
         self._on_settled = on_settled
-        self._waiting: list[Pending] = []
+        self._waiting: list[Settlement] = []
         self._sending = 0
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -55,9 +52,9 @@ class Settler:
         """Settlements that the store has not answered yet."""
         return len(self._waiting) + self._sending
 
-    def put(self, pending: Pending) -> None:
+    def put(self, settlement: Settlement) -> None:
         """Send it, soon."""
-        self._waiting.append(pending)
+        self._waiting.append(settlement)
         self._idle.clear()
         self._wake.set()
 
@@ -84,47 +81,25 @@ class Settler:
             if not self._waiting:
                 self._idle.set()
 
-    async def _send(self, batch: Sequence[Pending]) -> list[Pending]:
+    async def _send(self, batch: Sequence[Settlement]) -> list[Settlement]:
         """Send all of `batch` side by side; return what the store did not answer."""
-        live = [pending for pending in batch if not pending.is_lost()]
-        kinds = (Finish, RetryAt, Bury, Release)
-        groups = [[p for p in live if isinstance(p.settlement, kind)] for kind in kinds]
-        answers = await asyncio.gather(*(self._send_group(group) for group in groups))
-        unsent: list[Pending] = []
-        for group, results in zip(groups, answers, strict=True):
-            for pending, result in zip(group, results, strict=True):
-                if isinstance(result, StoreError):
-                    self._reach.interrupted()
-                    _log.warning(
-                        "a settlement was not answered and will be repeated",
-                        extra={
-                            "task_id": pending.settlement.claim.task_id,
-                            "reason": str(result),
-                        },
-                    )
-                    unsent.append(pending)
-                else:
-                    self._answered(pending.settlement, result)
-        return unsent
-
-    async def _send_group(self, group: Sequence[Pending]) -> Sequence[Settled | StoreError]:
-        """One call for settlements of one kind."""
-        if not group:
-            return []
-        items = [pending.settlement for pending in group]
         store = self._store
-        try:
-            match items[0]:
-                case Finish():
-                    return await store.finish([i for i in items if isinstance(i, Finish)])
-                case RetryAt():
-                    return await store.retry([i for i in items if isinstance(i, RetryAt)])
-                case Bury():
-                    return await store.bury([i for i in items if isinstance(i, Bury)])
-                case Release():
-                    return await store.release([i for i in items if isinstance(i, Release)])
-        except StoreError as error:
-            return [error] * len(items)
+        groups = await asyncio.gather(
+            _call(store.finish, [s for s in batch if isinstance(s, Finish)]),
+            _call(store.retry, [s for s in batch if isinstance(s, RetryAt)]),
+            _call(store.bury, [s for s in batch if isinstance(s, Bury)]),
+            _call(store.release, [s for s in batch if isinstance(s, Release)]),
+        )
+        unsent: list[Settlement] = []
+        for settlement, answer in itertools.chain.from_iterable(groups):
+            if isinstance(answer, StoreError):
+                self._reach.interrupted()
+                extra = {"task_id": settlement.claim.task_id, "reason": str(answer)}
+                _log.warning("a settlement was not answered and will be repeated", extra=extra)
+                unsent.append(settlement)
+            else:
+                self._answered(settlement, answer)
+        return unsent
 
     def _answered(self, settlement: Settlement, result: Settled) -> None:
         claim = settlement.claim
@@ -143,6 +118,18 @@ class Settler:
         if isinstance(settlement, RetryAt | Bury):
             metrics.TASKS_FAILED.labels(*marks, settlement.failure.kind).inc()
         self._on_settled(settlement)
+
+
+async def _call(
+    send: Callable[[Sequence[S]], Awaitable[list[Answer]]], items: Sequence[S]
+) -> list[tuple[Settlement, Answer]]:
+    """One call for settlements of one kind; an error of the whole call is each item's."""
+    if not items:
+        return []
+    try:
+        return list(zip(items, await send(items), strict=True))
+    except StoreError as error:
+        return [(item, error) for item in items]
 
 
 _OUTCOMES: dict[type[Settlement], str] = {

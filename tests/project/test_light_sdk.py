@@ -14,11 +14,13 @@ class Missing:
 
 sys.meta_path.insert(0, Missing())
 import tradewind
-print(*sorted(tradewind.__all__))
+for name in dir(tradewind):
+    getattr(tradewind, name)
+print(*dir(tradewind))
 """
 
 
-def test_the_sdk_imports_without_the_extras() -> None:
+def test_every_name_of_the_sdk_loads_without_the_extras() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], check=False, capture_output=True, text=True
     )

@@ -368,7 +368,7 @@ BAD_OPTIONS: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("field", "value"), BAD_OPTIONS.values(), ids=BAD_OPTIONS)
+@pytest.mark.parametrize(("field", "value"), list(BAD_OPTIONS.values()), ids=list(BAD_OPTIONS))
 def test_what_cannot_be_sent_names_its_field(field: str, value: Any) -> None:
     options: Any = {field: value}
     with pytest.raises(InvalidTask) as caught:

@@ -32,7 +32,8 @@ def list_dead(
     error: str,
     limit: int,
     router: str,
-    as_json: bool,  # noqa: FBT001 - a flag
+    *,
+    as_json: bool,
 ) -> int:
     """List dead tasks, newest first within a region, with the cause and why they stay."""
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
@@ -59,7 +60,7 @@ def list_dead(
             task.queue,
             task.name,
             kind,
-            message.splitlines()[0][:80] if message else "",
+            show.first_line(message)[:80],
             show.clock(task.finished_at),
             task.failover or ("" if task.settled else "about to be moved"),
         )

@@ -17,6 +17,7 @@ _BAR = 20  # characters of a share of 100 %
 
 
 @click.command(
+    short_help="Show where a task would go, and why.",
     epilog=examples(
         "tradewind explain email.send --key user-42",
         "tradewind explain report.render --label data-class=pii-eu --origin us-east",

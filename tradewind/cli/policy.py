@@ -17,12 +17,14 @@ def policy() -> None:
 @policy.command(epilog=examples("tradewind policy check regions.yaml"))
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @json_option
-def check(file: Path, as_json: bool) -> int:  # noqa: FBT001 - a flag
+def check(file: Path, *, as_json: bool) -> int:
     """Check FILE; a mistake is named with line, column and key, and exits 2."""
     from tradewind import regions  # noqa: PLC0415 - YAML and pydantic are slow to import
     from tradewind.cli import show  # noqa: PLC0415 - so is rich
 
     fleet = regions.load(file)
+    for warning in regions.warnings(fleet):
+        click.echo(f"Warning: {file}: {warning}", err=True)
     if as_json:
         summary: dict[str, Any] = {
             "file": str(file),

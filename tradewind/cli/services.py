@@ -13,14 +13,18 @@ _PASS_ON: dict[str, Any] = {
 }
 
 
-@click.command(context_settings=_PASS_ON, add_help_option=False)
+@click.command(
+    context_settings=_PASS_ON, add_help_option=False, short_help="Run a gateway of one region."
+)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def router(arguments: tuple[str, ...]) -> None:
     """Run a router: the gateway that takes tasks by gRPC (see `tradewind router --help`)."""
     _become("router", arguments)
 
 
-@click.command(context_settings=_PASS_ON, add_help_option=False)
+@click.command(
+    context_settings=_PASS_ON, add_help_option=False, short_help="Run a worker pool of one region."
+)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def worker(arguments: tuple[str, ...]) -> None:
     """Run a worker pool of one region (see `tradewind worker --help`)."""

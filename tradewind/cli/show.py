@@ -122,6 +122,11 @@ def task_json(view: "TaskView") -> dict[str, Any]:
     return shown
 
 
+def first_line(text: str) -> str:
+    """Give the first line, cut to what fits beside other things."""
+    return (text.splitlines() or [""])[0][:200]
+
+
 def result_text(result: Any) -> str:
     """Give a result for a person: JSON, or how many bytes."""
     if isinstance(result, bytes):

@@ -25,6 +25,7 @@ _SHOWN_PROBLEMS = 10
 
 
 @click.command(
+    short_help="Submit a task, or a file of them.",
     epilog=examples(
         """tradewind submit email.send '{"to": "a@example.org"}' --key user-42 --wait""",
         "tradewind submit report.render --label data-class=pii-eu --priority high",
@@ -72,7 +73,7 @@ def submit(
     )
 
 
-async def _one(  # noqa: PLR0913 - what the command was called with
+async def _one(
     client: "Client",
     name: str,
     args: bytes,

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from tradewind.client import Client, TaskView
 
 
-@click.command(epilog=examples("tradewind get 06fk3vw2r8b1q0c4n7s9d5m2ea"))
+@click.command(
+    short_help="Show a task and where it has been.",
+    epilog=examples("tradewind get 06fk3vw2r8b1q0c4n7s9d5m2ea"),
+)
 @click.argument("task_id", metavar="ID")
 @router_option
 @json_option
@@ -31,7 +34,10 @@ def get(task_id: str, router: str, *, as_json: bool) -> int:
     return DONE
 
 
-@click.command(epilog=examples("tradewind watch 06fk3vw2r8b1q0c4n7s9d5m2ea"))
+@click.command(
+    short_help="Follow a task until its end.",
+    epilog=examples("tradewind watch 06fk3vw2r8b1q0c4n7s9d5m2ea"),
+)
 @click.argument("task_id", metavar="ID")
 @router_option
 @json_option

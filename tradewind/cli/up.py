@@ -19,9 +19,10 @@ STARTER = Path(__file__).with_name("starter.yaml")
 
 
 @click.command(
+    short_help="Run embedded regions on this machine.",
     epilog=examples(
         "tradewind up", "tradewind up --config regions.yaml --app myapp.tasks:app --wan"
-    )
+    ),
 )
 @click.option(
     "--config",
@@ -55,8 +56,9 @@ def up(
     app: str | None,
     data_dir: Path,
     port: int,
-    wan: bool,  # noqa: FBT001 - a flag
-    cluster: bool,  # noqa: FBT001 - a flag
+    *,
+    wan: bool,
+    cluster: bool,
 ) -> int:
     """Run every region on this machine: a redis-server, a router and a worker pool each.
 

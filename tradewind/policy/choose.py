@@ -1,4 +1,4 @@
-"""The steps of a choice among regions that may take the task; see `decide` for their order. Pure."""
+"""The steps of a choice among regions that may take a task, in the order `decide` gives. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -29,6 +29,7 @@ class Option:
 
     @property
     def name(self) -> str:
+        """Name of the region."""
         return self.region.name
 
 
@@ -41,6 +42,7 @@ class Wish:
     draw: float
     home_hint: str | None
     ledger_home: str
+    origin: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ def only_affine(options: list[Option], resolved: Resolved) -> list[Option]:
 
 
 def choose(pool: Sequence[Option], wish: Wish) -> Choice:
+    """Take one region of `pool`; region "" if it is empty."""
     if not pool:
         return Choice("", "no region can take the task", {})
     prefer = wish.resolved.prefer
@@ -77,9 +80,9 @@ def choose(pool: Sequence[Option], wish: Wish) -> Choice:
     pool = preferred or pool
     return (
         _named(pool, wish.resolved)
-        or _in_rule_order(preferred, wish.fleet.steering)
+        or _in_rule_order(preferred, wish)
         or _near(pool, wish)
-        or _softmin(pool, wish.draw, _home(pool, wish.home_hint))
+        or _softmin(pool, wish.draw, _home(pool, wish))
     )
 
 
@@ -93,11 +96,15 @@ def _named(pool: Sequence[Option], resolved: Resolved) -> Choice | None:
     return _certain(pool[0] if keyed.mode == "required" else _walk(keyed, pool), "affinity")
 
 
-def _in_rule_order(preferred: Sequence[Option], steering: Steering) -> Choice | None:
-    shortest_s = min((option.wait_s for option in preferred), default=0.0)
-    limit_s = shortest_s + _band_s(steering, shortest_s)
-    first = next((option for option in preferred if option.wait_s <= limit_s), None)
-    return first and _certain(first, "prefer")
+def _in_rule_order(preferred: Sequence[Option], wish: Wish) -> Choice | None:
+    """Take the rule's first, whatever its distance, unless tasks wait longer there than needed."""
+    if not preferred:
+        return None
+    first = preferred[0]
+    shortest_s = min(option.wait_s for option in preferred)
+    if first.wait_s <= shortest_s + _band_s(wish.fleet.steering, shortest_s):
+        return _certain(first, "prefer")
+    return _softmin(preferred, wish.draw, first)
 
 
 def _near(pool: Sequence[Option], wish: Wish) -> Choice | None:
@@ -107,7 +114,7 @@ def _near(pool: Sequence[Option], wish: Wish) -> Choice | None:
     for option in pool:
         if option.name == wish.ledger_home and option.score_s <= best_s + band_s:
             return _certain(option, "ledger")
-    home = _home(pool, wish.home_hint)
+    home = _home(pool, wish)
     if wish.home_hint not in (None, home.name):
         band_s *= RETURN_SHARE
     return _certain(home, "home") if home.score_s <= best_s + band_s else None
@@ -117,12 +124,15 @@ def _band_s(steering: Steering, of_s: float) -> float:
     return max(steering.band_min_ms / 1000, steering.band * of_s)
 
 
-def _home(pool: Sequence[Option], hint: str | None) -> Option:
-    """Find the nearest region; among equally near ones the hinted, so that noise moves nothing."""
+def _home(pool: Sequence[Option], wish: Wish) -> Option:
+    """Find the nearest; of equally near ones the origin, else where the last task went.
+
+    So noise moves nothing, also where all regions are on one machine.
+    """
     nearest = min(pool, key=lambda option: (option.view.rtt_ms, option.name))
     limit_ms = nearest.view.rtt_ms + EQUALLY_NEAR_MS
-    hinted = (o for o in pool if o.name == hint and o.view.rtt_ms <= limit_ms)
-    return next(hinted, nearest)
+    near = {option.name: option for option in pool if option.view.rtt_ms <= limit_ms}
+    return near.get(wish.origin) or near.get(wish.home_hint or "") or nearest
 
 
 def _certain(option: Option, reason: str) -> Choice:

@@ -5,8 +5,8 @@ Order of the steps (routing.md 2.2 to 2.5 and 2.8); the first that applies decid
 2. pin, and affinity `required`: one region or none;
 3. rule.prefer: while any preferred region is left, only these count;
 4. affinity `preferred`: along the key's rendezvous order to the first that is not overloaded;
-5. prefer: the first in the rule's order whose wait is within the band of the shortest one there
-   (the rule's order outweighs distance, never a queue);
+5. prefer: the rule's first, while its wait is within the band of the shortest one among these
+   (the rule's order outweighs distance, never a queue), else step 8;
 6. the home of the ledger entry, within the band of the best score: saves a round trip;
 7. home, the nearest by round trip, within the band (half of it to return from abroad);
 8. softmin over the scores, flatter the older the data: the best of stale numbers draws a herd.
@@ -35,12 +35,14 @@ def decide(
     home_hint: str | None = None,
     ledger_home: str = "",
     resolved: Resolved | None = None,
+    own_region: str = "",
 ) -> Decision:
     """Pick a region for `draft`, or none (region "", reason says why; see `refusal`).
 
-    `draw` in [0, 1) is the only chance in it. `home_hint` is where the caller's last task without
-    a pin, key or preference went, at first its own region, or None: of equally near regions it is
-    home, and while it is abroad home must be clearly better before tasks return.
+    `draw` in [0, 1) is the only chance in it. `home_hint` is where the caller's last task went
+    that a "home" or "spill" decided (None: no memory): while that is abroad, home must be clearly
+    better before tasks return. `own_region` is the router's, the origin of a task without one: of
+    equally near regions the origin is home.
     `ledger_home` keeps the ledger entry. `resolved` saves resolving the rules a second time.
     A configured region without a view counts as unknown.
     """
@@ -55,7 +57,8 @@ def decide(
     panic = not pool and fleet.panic_mode == "best_effort"
     if panic:
         pool = [option for option in options if filters.DOUBTS.issuperset(option.excluded)]
-    choice = choose(pool, Wish(resolved, fleet, draw, home_hint, ledger_home))
+    origin = draft.origin_region or own_region
+    choice = choose(pool, Wish(resolved, fleet, draw, home_hint, ledger_home, origin))
     chosen = {option.name for option in pool}
     return Decision(
         region=choice.region,

@@ -19,6 +19,8 @@ _MAX_ABSORBED = 1 / 1.4
 
 def misfits(file: File) -> Iterator[MisfitError]:
     """Yield everything that is wrong, in the order of the file's sections."""
+    if file.version != 1:
+        yield MisfitError(("version",), "must be 1, the only format there is")
     if bad := bad_label(file.deployment):
         yield MisfitError(("deployment",), bad)
     if file.partitions not in SUPPORTED_PARTITIONS:

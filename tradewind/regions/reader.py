@@ -21,6 +21,7 @@ from tradewind.limits import MIB
 MAX_FILE_BYTES = 1 * MIB  # a hundred regions with a thousand rules are under 200 KiB
 MAX_DEPTH = 16  # the schema is 6 deep
 MAX_NODES = 50_000
+_MAX_SHOWN = 300  # characters of a message or key
 _MAX_DIGITS = 40  # more than any double or 64-bit number needs; int() of a long text is slow
 
 Scalar = str | int | float | bool
@@ -94,8 +95,8 @@ class Document:
         place = self.place(misfit.path, at_key=misfit.at_key)
         return ConfigError(
             self.name,
-            misfit.problem,
-            key=dotted(misfit.path),
+            _one_line(misfit.problem),
+            key=_one_line(dotted(misfit.path)),
             line=place.line,
             column=place.column,
         )
@@ -107,6 +108,12 @@ def dotted(path: TreePath) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
+
+
+def _one_line(text: str) -> str:
+    """Make a text that may quote the file fit for a message: short, and no control characters."""
+    shown = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown)
 
 
 def read_text(path: Path) -> str:
@@ -143,8 +150,7 @@ def read(text: str, name: str) -> Document:
         raise ConfigError(name, f"is larger than {MAX_FILE_BYTES // MIB} MiB; is it the right file")
     composer = _Composer()
     try:
-        # list: the events of a bounded text are bounded, aliases among them are not unfolded
-        tree = composer.document(iter(list(yaml.parse(text, Loader=_Loader))))
+        tree = composer.document(iter(yaml.parse(text, Loader=_Loader)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = f"is not YAML: {error.problem or error.context}"
@@ -203,9 +209,10 @@ class _Composer:
         mapping: dict[str, Tree] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
-                self.values[path] = _place(event)
-                self._refuse_strange(event, path)
-                raise MisfitError(path, "a key must be plain text")
+                here = (*path, "?")
+                self.values[here] = _place(event)
+                self._refuse_strange(event, here)
+                raise MisfitError(here, "a key must be plain text")
             key = str(event.value)
             here = (*path, key)
             if key in mapping:

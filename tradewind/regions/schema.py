@@ -214,7 +214,7 @@ class SecuritySection(Section):
 class File(Section):
     """The whole file."""
 
-    version: Literal[1]
+    version: int
     deployment: str = "tradewind"
     partitions: int = 64
     regions: dict[str, RegionSection]

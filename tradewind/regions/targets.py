@@ -41,7 +41,7 @@ def target(section: RedisSection, env: Mapping[str, str], base: Path) -> RedisTa
     forms = [name for name in ("url", "cluster", "sentinel") if name in section.model_fields_set]
     if len(forms) != 1:
         raise MisfitError((), "needs exactly one of url, cluster and sentinel")
-    if ("service" in section.model_fields_set) != bool(section.sentinel):
+    if ("service" in section.model_fields_set) != (forms[0] == "sentinel"):
         raise MisfitError(("service",), "service (the master's name) goes with sentinel only")
     tls = Tls(**section.tls.model_dump()) if section.tls else None
     if tls and bool(tls.cert) != bool(tls.key):
@@ -50,8 +50,8 @@ def target(section: RedisSection, env: Mapping[str, str], base: Path) -> RedisTa
     password = _password(section, env, base)
     if section.url:
         return _from_url(section.url, username, password, tls, env)
-    kind: Literal["cluster", "sentinel"] = "cluster" if section.cluster else "sentinel"
-    nodes = section.cluster or section.sentinel
+    kind: Literal["cluster", "sentinel"] = "cluster" if forms[0] == "cluster" else "sentinel"
+    nodes = section.cluster if kind == "cluster" else section.sentinel
     if not nodes:
         raise MisfitError((kind,), "needs at least one HOST:PORT")
     for index, node in enumerate(nodes):

@@ -58,7 +58,7 @@ def bad_label(name: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ` (did you mean ...?)` with the nearest known name, or nothing."""
-    near = get_close_matches(name, list(known), n=1)
+    near = get_close_matches(name[:100], list(known), n=1)  # names are shorter
     return f" (did you mean {near[0]}?)" if near else ""
 
 

@@ -1,0 +1,1 @@
+"""Measurements. Figures are ratios of medians taken side by side in one run."""

@@ -1,0 +1,207 @@
+"""`tradewind router`: reads the command line, builds the parts, serves.
+
+Exit status: 0 done, 1 failed, 2 wrong usage or an invalid file.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, TypeVar
+
+from router.gateway import Gateway
+from router.processes import CHILD, Processes
+from router.server import Server
+from tradewind import logs, metrics, regions
+from tradewind.clock import SystemClock
+from tradewind.errors import ConfigError, SetupError, StoreError
+from tradewind.fleet import Fleet
+from tradewind.http import HttpServer, Ready, check_bind, parse_address
+from tradewind.limits import SECOND_MS
+from tradewind.store.region_store import RegionStore
+
+T = TypeVar("T")
+
+FAILED: Final = 1
+WRONG_USAGE: Final = 2
+DEFAULT_LISTEN: Final = "127.0.0.1:7070"  # contract section 2
+DEFAULT_HTTP: Final = "127.0.0.1:8070"
+MAX_PROCESSES: Final = 256
+_EXAMPLE: Final = """example:
+  tradewind router --config regions.yaml --region eu-west --listen 127.0.0.1:7070
+"""
+_log = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a router. Returns the exit status; what went wrong is one sentence on stderr."""
+    arguments = _parser().parse_args(argv)
+    logs.setup("router", region=arguments.region)
+    try:
+        fleet = regions.load(arguments.config)
+        _check_region(fleet, arguments)
+        host, _ = parse_address(arguments.listen)
+        check_bind(host, insecure_bind=arguments.insecure_bind)
+    except (ConfigError, SetupError) as error:
+        return _say(error, WRONG_USAGE)
+    try:
+        if arguments.processes > 1:
+            return _run(_serve_processes(arguments))
+        return _run(_serve(arguments, fleet))
+    except SetupError as error:
+        return _say(error, FAILED)
+
+
+async def _serve(arguments: argparse.Namespace, fleet: Fleet) -> int:
+    """Serve until SIGTERM or SIGINT; a second one ends the waiting for RPCs under way."""
+    is_child = CHILD in os.environ
+    stores = {name: RegionStore(region, fleet) for name, region in fleet.regions.items()}
+    gateway = Gateway(fleet, arguments.region, stores, SystemClock())
+    server = Server(gateway, arguments.listen, reuse_port=is_child)
+    http = None if is_child else _serve_http(arguments, gateway.ready, metrics.exposition)
+    stop, hurry = _stop_signals()
+    try:
+        async with asyncio.TaskGroup() as group:
+            looking = group.create_task(gateway.run())
+            starting = [group.create_task(_greet(store)) for store in stores.values()]
+            await gateway.census.first_look(fleet.health.timeout_ms / SECOND_MS)
+            await server.start()
+            judging = group.create_task(server.run())
+            if not is_child:
+                _announce(server.address, http)
+            await stop.wait()
+            await server.stop(hurry)
+            for task in (looking, judging, *starting):
+                task.cancel()
+    finally:
+        if http is not None:
+            http.stop()
+        await asyncio.gather(*(store.close() for store in stores.values()))
+    return 0
+
+
+async def _serve_processes(arguments: argparse.Namespace) -> int:
+    options = ["--config", arguments.config, "--region", arguments.region]
+    if arguments.insecure_bind:
+        options.append("--insecure-bind")
+    processes = Processes(options, arguments.processes, arguments.listen)
+    http = _serve_http(arguments, processes.ready, processes.metrics)
+    _announce(processes.address, http)
+    try:
+        return await processes.run()
+    finally:
+        http.stop()
+
+
+async def _greet(store: RegionStore) -> None:
+    """Connect early. A region that is down now is found by the census once it is up."""
+    try:
+        await store.start()
+    except StoreError as error:
+        _log.warning("a region is not usable yet", extra={"of": store.region, "cause": str(error)})
+
+
+def _serve_http(
+    arguments: argparse.Namespace, ready: Ready, exposition: Callable[[], bytes]
+) -> HttpServer:
+    http = HttpServer(
+        arguments.http, ready=ready, metrics=exposition, insecure_bind=arguments.insecure_bind
+    )
+    http.start()
+    return http
+
+
+def _announce(address: str, http: HttpServer | None) -> None:
+    sys.stdout.write(f"ready grpc={address} http={http.address if http else '-'}\n")
+    sys.stdout.flush()
+
+
+def _stop_signals() -> tuple[asyncio.Event, asyncio.Event]:
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def signalled() -> None:
+        (hurry if stop.is_set() else stop).set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, signalled)
+    return stop, hurry
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run on uvloop where there is one."""
+    try:
+        import uvloop  # noqa: PLC0415 - not on every platform
+    except ImportError:
+        return asyncio.run(work)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
+def _check_region(fleet: Fleet, arguments: argparse.Namespace) -> None:
+    if arguments.region not in fleet.regions:
+        known = ", ".join(fleet.regions)
+        raise SetupError(f"{arguments.config} has no region {arguments.region}; it has {known}")
+
+
+def _say(error: Exception, status: int) -> int:
+    with contextlib.suppress(BrokenPipeError):
+        sys.stderr.write(f"tradewind router: {error}\n")
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tradewind router",
+        description="Takes tasks by gRPC and stores each in the best permitted region.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--config", required=True, metavar="FILE", help="regions.yaml")
+    add("--region", required=True, help="the region this router stands in, as named in the file")
+    add(
+        "--listen",
+        type=_address,
+        default=DEFAULT_LISTEN,
+        metavar="HOST:PORT",
+        help=f"gRPC (default: {DEFAULT_LISTEN}; port 0 takes a free one)",
+    )
+    add(
+        "--http",
+        type=_address,
+        default=DEFAULT_HTTP,
+        metavar="HOST:PORT",
+        help=f"metrics and probes (default: {DEFAULT_HTTP})",
+    )
+    add(
+        "--processes", type=_processes, default=1, metavar="N", help="router processes (default: 1)"
+    )
+    add(
+        "--insecure-bind",
+        action="store_true",
+        help="serve beyond this machine, though nothing protects the ports yet",
+    )
+    return parser
+
+
+def _processes(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_PROCESSES:
+        problem = f"{text!r} is not a whole number from 1 to {MAX_PROCESSES}"
+        raise argparse.ArgumentTypeError(problem)
+    return int(text)
+
+
+def _address(text: str) -> str:
+    try:
+        parse_address(text)
+    except SetupError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

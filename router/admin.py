@@ -1,0 +1,169 @@
+"""AdminService: the lists of this release. Lists that span regions name those that are silent."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, NoReturn, TypeVar
+
+import grpc.aio
+
+from router.admit import shown
+from router.census import Census
+from router.dead import DeadTasks, Filter
+from tradewind import wire
+from tradewind.clock import Clock
+from tradewind.errors import InvalidTask, NotServedYet, StoreError
+from tradewind.fleet import Fleet
+from tradewind.policy.scores import wait_s
+from tradewind.ports import Reads
+from tradewind.v1 import admin_pb2, admin_pb2_grpc
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Answer = TypeVar("Answer")
+
+_TIMEOUT_S: Final = 5.0  # of one region's answer to a list
+
+
+class AdminService(admin_pb2_grpc.AdminServiceServicer):
+    """See proto/tradewind/v1/admin.proto."""
+
+    def __init__(
+        self, fleet: Fleet, census: Census, reads: Mapping[str, Reads], clock: Clock
+    ) -> None:
+        """`reads` by region name."""
+        self._fleet, self._census, self._reads = fleet, census, reads
+        self._dead = DeadTasks(reads, fleet.partitions, clock)
+
+    async def ListRegions(
+        self, request: admin_pb2.ListRegionsRequest, context: Context
+    ) -> admin_pb2.ListRegionsResponse:
+        """List every configured region as the census has it."""
+        regions = [
+            wire.region(
+                view,
+                expected_wait_s=wait_s(view),
+                workers=len(self._census.workers(view.name)),
+            )
+            for view in self._census.views()
+        ]
+        silent = self._census.silent()
+        return admin_pb2.ListRegionsResponse(regions=regions, silent_regions=silent)
+
+    async def ListWorkers(
+        self, request: admin_pb2.ListWorkersRequest, context: Context
+    ) -> admin_pb2.ListWorkersResponse:
+        """List the live workers, as of their last heartbeats."""
+        names = self._regions(request.region, "region")
+        silent = set(self._census.silent()).intersection(names)
+        live = [
+            worker
+            for name in names
+            if name not in silent
+            for worker in sorted(
+                self._census.workers(name), key=lambda worker: worker.heartbeat.worker_id
+            )
+        ]
+        return admin_pb2.ListWorkersResponse(
+            workers=[wire.worker(worker) for worker in live], silent_regions=sorted(silent)
+        )
+
+    async def ListQueues(
+        self, request: admin_pb2.ListQueuesRequest, context: Context
+    ) -> admin_pb2.ListQueuesResponse:
+        """List the counts of every queue in every region."""
+        names = self._regions(request.region, "region")
+        answers, silent = await self._ask(names, lambda reads: reads.counts())
+        return admin_pb2.ListQueuesResponse(
+            queues=[
+                wire.queue_stats(name, queue, counts)
+                for name, queues in answers.items()
+                for queue, counts in sorted(queues.items())
+                if request.queue in {"", queue}
+            ],
+            silent_regions=silent,
+        )
+
+    async def ListDeadTasks(
+        self, request: admin_pb2.ListDeadTasksRequest, context: Context
+    ) -> admin_pb2.ListDeadTasksResponse:
+        """List dead tasks, page by page."""
+        wanted = Filter.read(request.filter, self._regions(request.filter.region, "filter.region"))
+        page = await self._dead.page(wanted, request.page_size, request.page_token)
+        totals, silent = await self._ask(wanted.regions, lambda reads: reads.dead_total())
+        total = len(page.records) if wanted.is_narrow else sum(totals.values())
+        return admin_pb2.ListDeadTasksResponse(
+            tasks=[wire.task(record, whole=False) for record in page.records],
+            next_page_token=page.next_token,
+            total=total,
+            silent_regions=sorted({*silent, *page.silent}),
+        )
+
+    async def SetRegionState(
+        self, request: admin_pb2.SetRegionStateRequest, context: Context
+    ) -> admin_pb2.SetRegionStateResponse:
+        """Not in this release."""
+        _not_yet("SetRegionState")
+
+    def EvacuateRegion(
+        self, request: admin_pb2.EvacuateRegionRequest, context: Context
+    ) -> AsyncIterator[admin_pb2.EvacuateRegionResponse]:
+        """Not in this release."""
+        _not_yet("EvacuateRegion")
+
+    async def PauseQueue(
+        self, request: admin_pb2.PauseQueueRequest, context: Context
+    ) -> admin_pb2.PauseQueueResponse:
+        """Not in this release."""
+        _not_yet("PauseQueue")
+
+    async def ResumeQueue(
+        self, request: admin_pb2.ResumeQueueRequest, context: Context
+    ) -> admin_pb2.ResumeQueueResponse:
+        """Not in this release."""
+        _not_yet("ResumeQueue")
+
+    async def RedriveDeadTasks(
+        self, request: admin_pb2.RedriveDeadTasksRequest, context: Context
+    ) -> admin_pb2.RedriveDeadTasksResponse:
+        """Not in this release."""
+        _not_yet("RedriveDeadTasks")
+
+    async def PurgeDeadTasks(
+        self, request: admin_pb2.PurgeDeadTasksRequest, context: Context
+    ) -> admin_pb2.PurgeDeadTasksResponse:
+        """Not in this release."""
+        _not_yet("PurgeDeadTasks")
+
+    async def ReloadPolicy(
+        self, request: admin_pb2.ReloadPolicyRequest, context: Context
+    ) -> admin_pb2.ReloadPolicyResponse:
+        """Not in this release."""
+        _not_yet("ReloadPolicy")
+
+    def _regions(self, name: str, field: str) -> tuple[str, ...]:
+        """Return the one region asked for, or all. Raises InvalidTask."""
+        if not name:
+            return tuple(self._fleet.regions)
+        if name not in self._fleet.regions:
+            known = ", ".join(self._fleet.regions)
+            raise InvalidTask.field(field, f"{shown(name)} is not a region; known: {known}")
+        return (name,)
+
+    async def _ask(
+        self, names: Sequence[str], question: Callable[[Reads], Awaitable[Answer]]
+    ) -> tuple[dict[str, Answer], list[str]]:
+        """Ask regions side by side; return answers by region, and who was silent."""
+
+        async def ask(name: str) -> Answer | None:
+            try:
+                async with asyncio.timeout(_TIMEOUT_S):
+                    return await question(self._reads[name])
+            except (StoreError, TimeoutError):
+                return None
+
+        answers = await asyncio.gather(*(ask(name) for name in names))
+        heard = {n: a for n, a in zip(names, answers, strict=True) if a is not None}
+        return heard, sorted(set(names) - set(heard))
+
+
+def _not_yet(method: str) -> NoReturn:
+    raise NotServedYet(f"{method} is not served by this release")

@@ -1,0 +1,80 @@
+"""All parts of a router, put together over the stores of all regions."""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import Protocol
+
+import grpc.aio
+
+from router.admin import AdminService
+from router.census import Census
+from router.flush import Flush
+from router.lookup import Lookup
+from router.reserve import Ledgers
+from router.route import Routes
+from router.service import RouterService
+from router.storing import Storing
+from router.submit import Submitter
+from router.watch import Watches
+from tradewind.clock import Clock
+from tradewind.fleet import Fleet
+from tradewind.ports import Intake, Ledger, Reads, Vitals
+from tradewind.v1 import admin_pb2_grpc, router_pb2_grpc
+
+
+class RegionPorts(Intake, Ledger, Reads, Vitals, Protocol):
+    """What a router needs of one region."""
+
+
+class Gateway:
+    """A router without its listener."""
+
+    def __init__(
+        self, fleet: Fleet, region: str, stores: Mapping[str, RegionPorts], clock: Clock
+    ) -> None:
+        """`region` is the router's own; `stores` has every region of the fleet."""
+        self.census = Census(fleet, region, stores, clock)
+        self._flushes = {name: Flush(store, self.census) for name, store in stores.items()}
+        lookup = Lookup(stores, fleet.partitions)
+        self._watches = Watches(stores, lookup)
+        self._submitter = Submitter(
+            fleet,
+            Routes(fleet, self.census, random.Random()),
+            Storing(stores, self._flushes),
+            Ledgers(stores, self.census),
+            lookup,
+            stores,
+            clock,
+            random.SystemRandom(),
+        )
+        self._router = RouterService(fleet, self._submitter, lookup, self._watches)
+        self._admin = AdminService(fleet, self.census, stores, clock)
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Serve RouterService and AdminService on `server`."""
+        router_pb2_grpc.add_RouterServiceServicer_to_server(self._router, server)
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(self._admin, server)
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether at least one region can be reached, and which cannot. Any thread may ask."""
+        silent = self.census.silent()
+        if len(silent) == len(self.census.views()):
+            return False, f"no region answers: {', '.join(silent)}"
+        return True, f"ready; silent regions: {', '.join(silent)}" if silent else "ready"
+
+    async def run(self) -> None:
+        """Look after regions and watchers until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.census.run())
+            group.create_task(self._watches.run())
+
+    def close(self) -> None:
+        """Let open streams end."""
+        self._router.close()
+
+    async def drain(self) -> None:
+        """Return once nothing is on its way to a store any more."""
+        await self._submitter.drain()
+        for flush in self._flushes.values():
+            await flush.drain()

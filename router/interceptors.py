@@ -1,0 +1,132 @@
+"""Around every RPC of ours: exceptions become statuses, and a deadline ends the work."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+from google.rpc import status_pb2
+
+from router.failures import report
+from tradewind import statuses
+from tradewind.errors import InvalidTask, StoreContractBroken, TradewindError
+
+_OURS: Final = "/tradewind.v1."
+_DETAILS_KEY: Final = "grpc-status-details-bin"
+_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
+_NO_DEADLINE_S: Final = 1e9
+_UNREADABLE: Final = (
+    "is not a message of tradewind.v1: check the client's proto files, and that strings are UTF-8"
+)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in the stubs only
+
+
+class Unreadable:
+    """Stands for a request that could not be parsed, so that the answer can say so."""
+
+
+class StatusInterceptor(grpc.aio.ServerInterceptor):
+    """Turns what methods raise into google.rpc statuses; unknown causes are logged as bugs."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable["Handler | None"]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "Handler | None":
+        """Wrap the method that is called. Health and reflection pass as they are."""
+        handler: Any = await continuation(handler_call_details)
+        method: Any = handler_call_details.method
+        name = method.decode() if isinstance(method, bytes) else str(method)
+        if handler is None or not name.startswith(_OURS):
+            return handler
+        return _wrapped(handler, name)
+
+
+def _wrapped(handler: Any, name: str) -> "Handler":
+    parse = _tolerant(handler.request_deserializer)
+    to_bytes = handler.response_serializer
+    if handler.request_streaming:
+        behaviour = _many(handler.stream_stream, name)
+        return grpc.stream_stream_rpc_method_handler(behaviour, parse, to_bytes)
+    if handler.response_streaming:
+        behaviour = _many(handler.unary_stream, name)
+        return grpc.unary_stream_rpc_method_handler(behaviour, parse, to_bytes)
+    return grpc.unary_unary_rpc_method_handler(_one(handler.unary_unary, name), parse, to_bytes)
+
+
+def _tolerant(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """gRPC itself would answer INTERNAL for a request that does not parse."""  # noqa: D403
+
+    def tolerant(data: bytes) -> Any:
+        try:
+            return parse(data)
+        except DecodeError:
+            return Unreadable()
+
+    return tolerant
+
+
+def _one(method: Callable[..., Awaitable[Any]], name: str) -> Any:
+    async def one(request: Any, context: Context) -> Any:
+        try:
+            _refuse_unreadable(request)
+            async with asyncio.timeout(_left_s(context)):
+                return await method(request, context)
+        except Exception as error:  # noqa: BLE001 - every error is answered here
+            return await _abort(context, name, error)
+
+    return one
+
+
+def _many(method: Callable[..., AsyncIterator[Any]], name: str) -> Any:
+    async def many(request: Any, context: Context) -> AsyncIterator[Any]:
+        try:
+            _refuse_unreadable(request)
+            request = _readable(request) if hasattr(request, "__aiter__") else request
+            async for response in method(request, context):
+                yield response
+        except Exception as error:  # noqa: BLE001 - every error is answered here
+            await _abort(context, name, error)
+
+    return many
+
+
+async def _readable(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async for request in requests:
+        _refuse_unreadable(request)
+        yield request
+
+
+def _refuse_unreadable(request: Any) -> None:
+    if isinstance(request, Unreadable):
+        raise InvalidTask.field("request", _UNREADABLE)
+
+
+def _left_s(context: Context) -> float | None:
+    """Seconds until the caller gives up: it hears nothing that is said later."""
+    remaining_s: float | None = context.time_remaining()
+    # Without a deadline this is None, or what is left until the end of gRPC's calendar.
+    return None if remaining_s is None or remaining_s > _NO_DEADLINE_S else remaining_s  # pyright: ignore[reportUnnecessaryComparison]
+
+
+async def _abort(context: Context, name: str, error: Exception) -> None:
+    if isinstance(error, grpc.aio.AbortError):
+        raise error
+    if isinstance(error, TimeoutError) and not isinstance(error, TradewindError):
+        status = status_pb2.Status(
+            code=grpc.StatusCode.DEADLINE_EXCEEDED.value[0],
+            message="the deadline passed before there was an answer",
+        )
+    else:
+        status = statuses.to_status(error)
+        if not statuses.is_known(error) or isinstance(error, StoreContractBroken):
+            report(name, error)
+    await context.abort(
+        _CODES[status.code],
+        status.message,
+        ((_DETAILS_KEY, status.SerializeToString()),),
+    )

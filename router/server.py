@@ -1,0 +1,142 @@
+"""The listener: options, health, reflection, and leaving without dropping anybody."""
+
+import asyncio
+import contextlib
+import socket
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+from router.gateway import Gateway
+from router.interceptors import StatusInterceptor
+from tradewind.errors import SetupError
+from tradewind.http import parse_address
+from tradewind.limits import MAX_MESSAGE_BYTES
+from tradewind.v1 import admin_pb2, router_pb2
+
+GRACE_S: Final = 10.0  # for RPCs under way at a stop; a client's deadline is usually shorter
+_HEALTH_EVERY_S: Final = 1.0
+_REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
+_SERVICES: Final = tuple(
+    file.DESCRIPTOR.services_by_name[name].full_name
+    for file, name in ((router_pb2, "RouterService"), (admin_pb2, "AdminService"))
+)
+
+
+class Server:
+    """A gateway on HOST:PORT."""
+
+    def __init__(self, gateway: Gateway, listen: str, *, reuse_port: bool = False) -> None:
+        """Bind. Raises SetupError if the address cannot be had.
+
+        `reuse_port` shares it with other processes, which must be ours: see __main__.
+        """
+        self._gateway = gateway
+        host, port = parse_address(listen)
+        if not reuse_port:
+            check_free(host, port)
+        self._server = grpc.aio.server(
+            interceptors=[StatusInterceptor()], options=_options(reuse_port=reuse_port)
+        )
+        self._health = _health_servicer()
+        gateway.add_to(self._server)
+        _add_health(self._health, self._server)
+        _add_reflection(self._server)
+        self.port = _bind(self._server, listen)
+        self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    async def start(self) -> None:
+        """Serve. Health says SERVING once a region is reachable."""
+        await self._set_health()
+        await self._server.start()
+
+    async def run(self) -> None:
+        """Keep the health service true until cancelled."""
+        while True:
+            await self._set_health()
+            await asyncio.sleep(_HEALTH_EVERY_S)
+
+    async def stop(self, hurry: asyncio.Event, grace_s: float = GRACE_S) -> None:
+        """Say NOT_SERVING, take nothing new, end what is under way; at once when `hurry` is set."""
+        await self._health.enter_graceful_shutdown()
+        self._gateway.close()
+        stopping = asyncio.create_task(self._server.stop(grace_s))
+        hurrying = asyncio.create_task(hurry.wait())
+        await asyncio.wait({stopping, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+        if not stopping.done():
+            await self._server.stop(None)
+        await stopping
+        hurrying.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._gateway.drain()
+
+    async def _set_health(self) -> None:
+        ready, _ = self._gateway.ready()
+        kinds = health_pb2.HealthCheckResponse
+        for service in ("", *_SERVICES):
+            await self._health.set(service, kinds.SERVING if ready else kinds.NOT_SERVING)
+
+
+def _health_servicer() -> Any:
+    return health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+
+
+def _add_health(servicer: Any, server: Any) -> None:
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)  # pyright: ignore[reportUnknownMemberType]
+
+
+def check_free(host: str, port: int) -> None:
+    """Raise SetupError if somebody listens there: gRPC's own bind may not notice."""
+    if not port:
+        return
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise cannot_listen(f"{host}:{port}", error.strerror or str(error)) from None
+
+
+def _bind(server: grpc.aio.Server, listen: str) -> int:
+    try:
+        port = server.add_insecure_port(listen)
+    except RuntimeError:
+        port = 0
+    if not port:
+        raise cannot_listen(listen, "the address cannot be bound")
+    return port
+
+
+def cannot_listen(address: str, why: str) -> SetupError:
+    """The error for a port that cannot be had."""
+    return SetupError(f"cannot serve gRPC on {address} ({why}); choose another --listen")
+
+
+def _options(*, reuse_port: bool) -> list[tuple[str, Any]]:
+    return [
+        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.so_reuseport", int(reuse_port)),
+        # Idle clients may ping every 10 s; by default a second early ping is punished (GOAWAY).
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+    ]
+
+
+def _add_reflection(server: grpc.aio.Server) -> None:
+    """Answer reflection as v1alpha, which grpcio-reflection serves, and as v1: same messages."""
+    names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME, _REFLECTION_V1)
+    reflection.enable_server_reflection(names, server)
+    servicer: Any = reflection.aio.ReflectionServicer(names)
+    method = grpc.stream_stream_rpc_method_handler(
+        servicer.ServerReflectionInfo,
+        reflection_pb2.ServerReflectionRequest.FromString,
+        reflection_pb2.ServerReflectionResponse.SerializeToString,
+    )
+    handler = grpc.method_handlers_generic_handler(_REFLECTION_V1, {"ServerReflectionInfo": method})
+    server.add_generic_rpc_handlers((handler,))

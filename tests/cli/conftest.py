@@ -1,0 +1,157 @@
+"""A grpc server that answers what the tests expect, for the command line to talk to."""
+
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from tradewind.cli import main
+from tradewind.errors import InvalidTask, TradewindError, UnknownTask
+from tradewind.statuses import to_status
+from tradewind.v1 import admin_pb2, router_pb2, task_pb2
+from tradewind.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
+from tradewind.v1.router_pb2_grpc import RouterServiceServicer, add_RouterServiceServicer_to_server
+
+TASK_ID = "06fk3vw2r8b1q0c4n7s9d5m2ea"
+
+Run = Callable[..., int]
+
+
+def done_task(**fields: Any) -> task_pb2.Task:
+    shown: dict[str, Any] = {
+        "task_id": TASK_ID,
+        "spec": task_pb2.TaskSpec(name="echo", payload=b'{"a":1}'),
+        "state": task_pb2.TASK_STATE_COMPLETED,
+        "region": "eu-west",
+        "attempts": 1,
+        "settled": True,
+        "result": b'{"said":"hi"}',
+        "result_content_type": "application/json",
+        "hops": [
+            task_pb2.Hop(
+                region="us-east",
+                state=task_pb2.TASK_STATE_DEAD_LETTER,
+                attempts=3,
+                reason="exhausted",
+            ),
+            task_pb2.Hop(region="eu-west", state=task_pb2.TASK_STATE_COMPLETED, attempts=1),
+        ],
+    }
+    return task_pb2.Task(**(shown | fields))
+
+
+class Router(RouterServiceServicer):
+    """Accepts everything but the task `bad`."""
+
+    def SubmitTaskStream(self, request_iterator: Any, context: Any) -> Iterator[Any]:
+        for message in request_iterator:
+            results = [self._result(spec) for spec in message.specs]
+            yield router_pb2.SubmitTaskStreamResponse(sequence=message.sequence, results=results)
+
+    def GetTask(self, request: Any, context: Any) -> router_pb2.GetTaskResponse:
+        if request.task_id != TASK_ID:
+            refuse(context, UnknownTask(request.task_id))
+        return router_pb2.GetTaskResponse(task=done_task())
+
+    def WatchTask(self, request: Any, context: Any) -> Iterator[Any]:
+        yield router_pb2.WatchTaskResponse(
+            task=done_task(
+                state=task_pb2.TASK_STATE_PROCESSING, settled=False, result=b"", hops=[]
+            )
+        )
+        yield router_pb2.WatchTaskResponse(task=done_task())
+
+    def ExplainRoute(self, request: Any, context: Any) -> router_pb2.ExplainRouteResponse:
+        if request.spec.name == "bad":
+            return router_pb2.ExplainRouteResponse(decision=task_pb2.RouteDecision())
+        decision = task_pb2.RouteDecision(
+            region="eu-west",
+            rule="eu-personal-data",
+            policy_version="abc",
+            candidates=[
+                task_pb2.Candidate(region="us-east", excluded_by="outside the fence"),
+                task_pb2.Candidate(
+                    region="eu-west", eligible=True, rtt=Duration(nanos=1_500_000), share=1.0
+                ),
+            ],
+        )
+        return router_pb2.ExplainRouteResponse(decision=decision)
+
+    @staticmethod
+    def _result(spec: task_pb2.TaskSpec) -> router_pb2.SubmitTasksResult:
+        if spec.name == "bad":
+            refused = to_status(InvalidTask.field("name", "is bad"))
+            return router_pb2.SubmitTasksResult(error=refused)
+        return router_pb2.SubmitTasksResult(
+            accepted=router_pb2.SubmitTaskResponse(
+                task_id=TASK_ID,
+                region="eu-west",
+                state=task_pb2.TASK_STATE_PENDING,
+                duplicate=bool(spec.idempotency_key),
+                rule="home",
+            )
+        )
+
+
+class Admin(AdminServiceServicer):
+    """One region, one queue, one worker, one dead task; a second region is silent."""
+
+    def ListRegions(self, request: Any, context: Any) -> admin_pb2.ListRegionsResponse:
+        region = admin_pb2.Region(
+            name="eu-west",
+            state=task_pb2.REGION_STATE_ACTIVE,
+            health=task_pb2.HEALTH_HEALTHY,
+            rtt=Duration(nanos=400_000),
+            live_slots=8,
+            workers=1,
+        )
+        return admin_pb2.ListRegionsResponse(regions=[region], silent_regions=["ap-south"])
+
+    def ListQueues(self, request: Any, context: Any) -> admin_pb2.ListQueuesResponse:
+        queue = admin_pb2.QueueStats(region="eu-west", queue="default", pending=3, pending_high=3)
+        return admin_pb2.ListQueuesResponse(queues=[queue])
+
+    def ListWorkers(self, request: Any, context: Any) -> admin_pb2.ListWorkersResponse:
+        worker = admin_pb2.Worker(worker_id="w1", region="eu-west", slots=8, busy=2)
+        return admin_pb2.ListWorkersResponse(workers=[worker])
+
+    def ListDeadTasks(self, request: Any, context: Any) -> admin_pb2.ListDeadTasksResponse:
+        dead = done_task(
+            state=task_pb2.TASK_STATE_DEAD_LETTER,
+            error=task_pb2.TaskError(kind="exhausted", message="no such host\nat line 1"),
+            failover="no other permitted region",
+        )
+        return admin_pb2.ListDeadTasksResponse(tasks=[dead], total=1)
+
+
+def refuse(context: Any, error: TradewindError) -> None:
+    status = to_status(error)
+    context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+    code = next(code for code in grpc.StatusCode if code.value[0] == status.code)
+    context.abort(code, status.message)
+
+
+@pytest.fixture(scope="session")
+def router() -> Generator[str, None, None]:
+    server = grpc.server(ThreadPoolExecutor(max_workers=4))
+    add_RouterServiceServicer_to_server(Router(), server)
+    add_AdminServiceServicer_to_server(Admin(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(None).wait()
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run a command in this process, as `tradewind` would, and give its exit code."""
+
+    def run(*arguments: str) -> int:
+        return main.run(
+            lambda: main.cli.main(arguments, prog_name="tradewind", standalone_mode=False)
+        )
+
+    return run

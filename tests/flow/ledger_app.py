@@ -1,0 +1,81 @@
+"""Handlers whose starts and ends are judged by a file that the product does not know."""
+
+import asyncio
+import json
+import os
+import time
+from pathlib import Path
+
+from tradewind import App, Context
+
+app = App()
+LEDGER = Path(os.environ["LEDGER"])
+
+
+def note(event: str, ctx: Context) -> None:
+    line = json.dumps(
+        {
+            "event": event,
+            "task_id": ctx.task_id,
+            "attempt": ctx.attempt,
+            "region": ctx.region,
+            "pid": os.getpid(),
+            "at": time.monotonic(),
+        }
+    )
+    with LEDGER.open("a") as file:  # O_APPEND: lines of several processes never mix
+        file.write(line + "\n")
+
+
+@app.task("sleep")
+async def sleep(ctx: Context, seconds: float) -> int:
+    note("start", ctx)
+    await asyncio.sleep(seconds)
+    note("done", ctx)
+    return os.getpid()
+
+
+@app.task("block")
+async def block(ctx: Context, seconds: float) -> int:
+    """What no coroutine should do: the event loop stands still."""
+    note("start", ctx)
+    time.sleep(seconds)  # noqa: ASYNC251 - that is the fault under test
+    note("done", ctx)
+    return os.getpid()
+
+
+@app.task("burn")
+async def burn(ctx: Context, seconds: float) -> int:
+    """The same, holding the interpreter as well."""
+    note("start", ctx)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        sum(range(1000))
+    note("done", ctx)
+    return os.getpid()
+
+
+@app.task("thread")
+def thread(ctx: Context, seconds: float) -> int:
+    note("start", ctx)
+    time.sleep(seconds)
+    note("done", ctx)
+    return os.getpid()
+
+
+@app.task("sleep.then.fail", attempts=3)
+async def sleep_then_fail(ctx: Context, seconds: float) -> None:
+    note("start", ctx)
+    await asyncio.sleep(seconds)
+    note("done", ctx)
+    raise RuntimeError("as asked")
+
+
+@app.task("fail.in")
+async def fail_in(ctx: Context, regions: list[str]) -> str:
+    """Fails where its dependency is broken."""
+    note("start", ctx)
+    if ctx.region in regions:
+        raise RuntimeError("the dependency is down")
+    note("done", ctx)
+    return ctx.region

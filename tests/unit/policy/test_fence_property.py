@@ -1,0 +1,136 @@
+"""Invariant 4, whatever the fleet, the rules, the task and the state of the regions."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.policy.worlds import REDIS
+from tradewind.errors import NoRegionPermitted
+from tradewind.fleet import Affinity, FailoverPlan, Fleet, QueueFailover, QueuePolicy, Region, Rule
+from tradewind.policy.decide import decide, refusal
+from tradewind.policy.relocate import Stranded, relocate
+from tradewind.policy.rules import resolve
+from tradewind.task import Draft, RegionView
+
+NAMES = ("a", "b", "c", "d")
+GROUPS = ("g1", "g2", "g3")
+some_groups = st.lists(st.sampled_from(GROUPS), unique=True, max_size=3).map(tuple)
+some_names = st.lists(st.sampled_from(NAMES), unique=True, max_size=3).map(tuple)
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> Fleet:
+    regions = {
+        name: Region(name, REDIS, draw(some_groups), draw(st.sampled_from((0, 1, 100))))
+        for name in draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=1))
+    }
+    affinity = draw(
+        st.sampled_from((None, Affinity(mode="required"), Affinity(), Affinity("tenant")))
+    )
+    rule = Rule("r", residency=draw(some_groups), prefer=draw(some_names), affinity=affinity)
+    order = draw(st.dictionaries(st.sampled_from(NAMES), some_names))
+    known = {s: tuple(n for n in names if n in regions) for s, names in order.items()}
+    return Fleet(
+        regions,
+        rules=draw(st.sampled_from(((), (rule,)))),
+        default_queue=QueuePolicy(failover=QueueFailover(max_hops=3)),
+        failover=FailoverPlan(order=known),
+        panic_mode=draw(st.sampled_from(("best_effort", "reject"))),
+    )
+
+
+@st.composite
+def region_views(draw: st.DrawFn) -> list[RegionView]:
+    sizes = st.integers(0, 200_000)
+    amounts = st.floats(0, 1e4)
+    fields: dict[str, st.SearchStrategy[Any]] = {
+        "rtt_ms": amounts,
+        "ok": st.floats(0, 1),
+        "health": st.sampled_from(("HEALTHY", "DEGRADED", "DOWN", "RECOVERING", "UNKNOWN")),
+        "state": st.sampled_from(("ACTIVE", "ACTIVE", "CORDONED", "DRAINING")),
+        "depth": sizes,
+        "in_flight": st.integers(0, 1000),
+        "slots": st.integers(0, 1000),
+        "free_slots": st.integers(0, 1000),
+        "rate": amounts,
+        "service_s": amounts,
+        "age_s": st.floats(0, 120),
+        "full": st.booleans(),
+        "served": st.sampled_from(({}, {"default": frozenset({"*"})}, {"x": frozenset({"h"})})),
+        "unserved_for_s": st.floats(0, 60),
+    }
+    names = draw(st.lists(st.sampled_from(NAMES), unique=True))
+    return [RegionView(name, **draw(st.fixed_dictionaries(fields))) for name in names]
+
+
+drafts = st.builds(
+    Draft,
+    name=st.just("h"),
+    residency=some_groups,
+    pin_region=st.sampled_from(("", "", *NAMES)),
+    affinity_key=st.sampled_from(("", "k1", "k2")),
+    tenant=st.sampled_from(("", "t")),
+)
+draws = st.floats(0, 1, exclude_max=True)
+
+
+def permitted(draft: Draft, fleet: Fleet) -> set[str]:
+    """Say by plain set arithmetic where the task may go at all."""
+    rule = fleet.rules[0].residency if fleet.rules else ()
+    return {
+        name
+        for name, region in fleet.regions.items()
+        for fence in [set(region.residency)]
+        if (not rule or fence & set(rule)) and (not draft.residency or fence & set(draft.residency))
+    }
+
+
+@given(fleets(), region_views(), drafts, draws, st.sampled_from((None, *NAMES)))
+def test_no_decision_crosses_the_fence(
+    fleet: Fleet, views: list[RegionView], draft: Draft, draw: float, hint: str | None
+) -> None:
+    decision = decide(draft, views, fleet, draw=draw, home_hint=hint, ledger_home=hint or "")
+    allowed = permitted(draft, fleet)
+    if draft.pin_region:
+        allowed &= {draft.pin_region}
+    by_name = {view.name: view for view in views}
+    for candidate in decision.candidates:
+        assert candidate.eligible or candidate.share == 0
+        if candidate.eligible:
+            assert candidate.region in allowed
+            seen = by_name.get(candidate.region)
+            assert seen is None or (seen.state == "ACTIVE" and seen.health != "DOWN")
+    if decision.region:
+        assert decision.region in allowed
+        assert set(fleet.inside(decision.fence)) <= permitted(draft, fleet)
+        assert abs(sum(candidate.share for candidate in decision.candidates) - 1) < 1e-9
+    else:
+        assert str(refusal(decision, fleet))
+
+
+@given(fleets(), region_views(), drafts, draws)
+def test_equal_arguments_give_an_equal_decision(
+    fleet: Fleet, views: list[RegionView], draft: Draft, draw: float
+) -> None:
+    first = decide(draft, views, fleet, draw=draw)
+    assert decide(draft, list(reversed(views)), fleet, draw=draw) == first
+
+
+@given(fleets(), fleets(), region_views(), drafts, some_names)
+def test_no_move_crosses_the_fence_even_after_a_reload(
+    before: Fleet, now: Fleet, views: list[RegionView], draft: Draft, visited: tuple[str, ...]
+) -> None:
+    try:
+        fence, fence_now = resolve(draft, before).fence, resolve(draft, now).fence
+    except NoRegionPermitted:
+        return
+    for source in now.regions:
+        task = Stranded(source, "default", "h", fence, fence_now, draft.pin_region, visited)
+        moved = relocate(task, views, now)
+        assert moved.target not in {source, *visited}
+        assert bool(moved.target) != bool(moved.reason)
+        if moved.target:
+            assert not draft.pin_region
+            assert moved.target in now.inside(fence)
+            assert moved.target in permitted(draft, now)

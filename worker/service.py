@@ -1,0 +1,183 @@
+"""One worker process, put together: loop, guard, upkeep and courier around one region's store."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from tradewind.clock import Clock
+from tradewind.errors import StoreError
+from tradewind.ports import Claims, Inbox, Outbox, Upkeep, Vitals
+from worker.courier import Courier
+from worker.guard import Guard, Leases
+from worker.loop import Loop
+from worker.patience import Patience, lasting
+from worker.pool import Pace, Pool
+from worker.reach import Reach
+from worker.upkeep import Keeper
+from worker.views import Views
+
+_log = logging.getLogger(__name__)
+_TELL_EVERY_S: Final = 0.2
+_SHORT_GRACE_S: Final = 1.0  # what a second signal leaves
+
+
+class Home(Claims, Upkeep, Outbox, Vitals, Protocol):
+    """The store of the worker's own region."""
+
+    async def start(self) -> None:
+        """Connect and verify. Raises StoreError."""
+        ...
+
+    async def close(self) -> None:
+        """Disconnect."""
+        ...
+
+
+class Elsewhere(Inbox, Vitals, Protocol):
+    """The store of another region: a courier's target."""
+
+    async def close(self) -> None:
+        """Disconnect."""
+        ...
+
+
+class Service:
+    """A worker process from its first connection to its exit."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        home: Home,
+        others: Mapping[str, Elsewhere],
+        open_leases: Callable[[], Leases],
+        clock: Clock,
+        on_ready: Callable[[bool, str], None] = lambda _ready, _why: None,
+    ) -> None:
+        """`open_leases` makes the guard's own store; `on_ready` hears when readiness changes."""
+        self._pool, self._home, self._others = pool, home, others
+        self._on_ready = on_ready
+        self._pace = Pace(pool, clock)
+        reach = Reach(clock)
+        self._guard = Guard(
+            open_leases, fleet=pool.fleet, clock=clock, beat=self._pace.beat, reach=reach
+        )
+        self._loop = Loop(
+            home,
+            pool,
+            guard=self._guard,
+            pace=self._pace,
+            reach=reach,
+            clock=clock,
+            on_buried=lambda partition, in_ms: self._keeper.visit(partition, in_ms),  # noqa: PLW0108 - made below
+        )
+        views = Views(pool.region, pool.fleet, others, clock)
+        self._keeper = Keeper(
+            home,
+            pool,
+            courier=Courier(home, pool.fleet, others, views),
+            reach=reach,
+            clock=clock,
+            on_due=self._loop.due,
+        )
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether it could take a task right now, and if not, why not. From any thread."""
+        return self._loop.ready()
+
+    async def run(self, grace_s: float) -> None:
+        """Work until SIGTERM or SIGINT, then finish what runs, for at most `grace_s`.
+
+        A second signal shortens the grace. Raises IdentityMismatch if the region's Redis is not
+        what the file says; a region that does not answer is waited for.
+        """
+        stop, hurry = self._signals()
+        try:
+            connecting = asyncio.ensure_future(self._connect())
+            await asyncio.wait({connecting, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not connecting.done():
+                connecting.cancel()
+                return
+            connecting.result()
+            await self._work(grace_s, stop, hurry)
+        finally:
+            await self._home.close()
+            for other in self._others.values():
+                await other.close()
+
+    async def _connect(self) -> None:
+        patience = Patience()
+        while True:
+            try:
+                await self._home.start()
+            except StoreError as error:
+                if not error.retryable:
+                    raise
+                _log.warning("waiting for the region", extra={"reason": str(error)})
+                await patience.wait()
+            else:
+                return
+
+    async def _work(
+        self, grace_s: float, stop: "asyncio.Future[None]", hurry: "asyncio.Future[None]"
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._guard.start()
+        upkeep = asyncio.create_task(lasting(self._keeper.run, "upkeep"))
+        taking = asyncio.create_task(self._loop.run())
+        telling = asyncio.create_task(self._tell())
+        _log.info(
+            "worker started",
+            extra={
+                "worker": self._pool.worker_id,
+                "queues": self._pool.queues,
+                "slots": self._pool.concurrency,
+                "tasks": len(self._pool.handlers),
+            },
+        )
+        try:
+            await asyncio.wait({stop, taking}, return_when=asyncio.FIRST_COMPLETED)
+            if taking.done():
+                taking.result()
+            _log.info("worker stops", extra={"running": self._pace.busy, "grace_s": grace_s})
+            timer = loop.call_later(grace_s, _resolve, hurry)
+            await self._loop.drain(hurry)
+            timer.cancel()
+        finally:
+            for task in (upkeep, taking, telling):
+                task.cancel()
+            await asyncio.gather(upkeep, taking, telling, return_exceptions=True)
+            await asyncio.to_thread(self._guard.stop)
+        _log.info("worker stopped", extra={"worker": self._pool.worker_id})
+
+    async def _tell(self) -> None:
+        """Report changes of readiness."""
+        told: tuple[bool, str] | None = None
+        while True:
+            now = self.ready()
+            if now != told:
+                told = now
+                self._on_ready(*now)
+            await asyncio.sleep(_TELL_EVERY_S)
+
+    def _signals(self) -> "tuple[asyncio.Future[None], asyncio.Future[None]]":
+        """(stop, hurry): set by the first and the second SIGTERM or SIGINT."""
+        loop = asyncio.get_running_loop()
+        stop: asyncio.Future[None] = loop.create_future()
+        hurry: asyncio.Future[None] = loop.create_future()
+
+        def signalled() -> None:
+            if stop.done():
+                loop.call_later(_SHORT_GRACE_S, _resolve, hurry)
+            _resolve(stop)
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, signalled)
+        return stop, hurry
+
+
+def _resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

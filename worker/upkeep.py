@@ -1,0 +1,220 @@
+"""Keeps a region's partitions in order: promotes, reaps, wakes couriers.
+
+The region's live workers share the partitions by rendezvous hashing: when one comes or goes only
+its own share changes hands. Two that disagree for a moment sweep the same partition twice, which
+is harmless.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import Final, Protocol
+
+from tradewind import metrics
+from tradewind.clock import Clock
+from tradewind.errors import StoreError
+from tradewind.fleet import Fleet
+from tradewind.limits import (
+    COURIER_LEASE_MS,
+    HEARTBEAT_EVERY_MS,
+    MAX_REAP,
+    MINUTE_MS,
+    SECOND_MS,
+    SWEEP_AFTER_LOSS_MS,
+    SWEEP_EVERY_MS,
+)
+from tradewind.ports import Upkeep, Vitals
+from tradewind.task import Swept
+from worker.courier import Courier
+from worker.pool import Pool
+from worker.reach import Reach
+
+_log = logging.getLogger(__name__)
+_ALERT_MS: Final = 1 * MINUTE_MS  # sweeps come faster for this long after a loss
+_ROLL_CALL_MS: Final = 2 * HEARTBEAT_EVERY_MS
+_SIDE_BY_SIDE: Final = 16  # partitions swept at the same time; they leave in one write
+_REAP_JITTER_S: Final = 0.25  # spreads what a lost worker held over the survivors' next claims
+
+
+class Kept(Upkeep, Vitals, Protocol):
+    """What upkeep needs of its region's store."""
+
+
+def share_of(worker_id: str, workers: Sequence[str], partitions: int) -> list[int]:
+    """Partitions for which `worker_id` ranks first among `workers`."""
+
+    def rank(worker: str, partition: int) -> bytes:
+        return blake2b(f"{partition}:{worker}".encode(), digest_size=8).digest()
+
+    rivals = {*workers, worker_id}
+    return [p for p in range(partitions) if max(rivals, key=lambda w: rank(w, p)) == worker_id]
+
+
+def longest_lease_ms(fleet: Fleet) -> int:
+    """How long a partition must be in reach before a lease in it counts as expired."""
+    return max(policy.lease_ms for policy in (fleet.default_queue, *fleet.queues.values()))
+
+
+class Keeper:
+    """Sweeps this worker's share every SWEEP_EVERY_MS, and what it is asked to `visit`."""
+
+    def __init__(
+        self,
+        store: Kept,
+        pool: Pool,
+        *,
+        courier: Courier,
+        reach: Reach,
+        clock: Clock,
+        on_due: Callable[[int, int], None],
+    ) -> None:
+        """`on_due(partition, in_ms)` hears when the next delayed task of a partition is due."""
+        self._store, self._pool, self._courier = store, pool, courier
+        self._reach, self._clock, self._on_due = reach, clock, on_due
+        self._lease_ms = longest_lease_ms(pool.fleet)
+        self._live: frozenset[str] = frozenset()
+        self._queues = pool.queues
+        self._share: list[int] = list(range(store.partitions))
+        self._alert_until_ms = -float("inf")
+        self._due_ms: dict[int, float] = {}  # partition -> when to sweep it, monotonic
+        self._carrying_until_ms: dict[int, float] = {}  # partitions whose courier lease is ours
+        self._couriers: dict[int, asyncio.Task[None]] = {}
+        self._wake = asyncio.Event()
+
+    def visit(self, partition: int, in_ms: float = 0) -> None:
+        """Sweep `partition` in `in_ms`, whosever share it is in."""
+        self._sooner(partition, self._clock.monotonic_ms() + in_ms)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Sweep until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._roll_calls())
+            group.create_task(self._sweeps())
+
+    # --- who is there
+
+    async def _roll_calls(self) -> None:
+        while True:
+            try:
+                workers = await self._store.workers()
+            except StoreError:
+                self._reach.interrupted()
+            else:
+                beats = [worker.heartbeat for worker in workers]
+                self._present(frozenset(beat.worker_id for beat in beats))
+                named = {queue for beat in beats for queue in beat.queues}
+                self._queues = tuple(sorted(named.union(self._pool.queues)))
+            await asyncio.sleep(_ROLL_CALL_MS / SECOND_MS)
+
+    def _present(self, live: frozenset[str]) -> None:
+        """Divide the partitions among those who are there; be alert if somebody is missing."""
+        me = self._pool.worker_id
+        missing = self._live - live - {me}
+        if missing:
+            self._alert_until_ms = self._clock.monotonic_ms() + _ALERT_MS
+            _log.info("a worker is gone", extra={"workers": sorted(missing)})
+        if live != self._live:
+            self._live = live
+            self._share = share_of(me, sorted(live), self._store.partitions)
+            self._wake.set()
+
+    # --- sweeping
+
+    async def _sweeps(self) -> None:
+        while True:
+            now_ms = self._clock.monotonic_ms()
+            for partition in self._share:
+                self._due_ms.setdefault(partition, now_ms)
+            due = [p for p, at_ms in self._due_ms.items() if at_ms <= now_ms]
+            for start in range(0, len(due), _SIDE_BY_SIDE):
+                await asyncio.gather(*map(self._sweep, due[start : start + _SIDE_BY_SIDE]))
+            next_ms = min(self._due_ms.values(), default=now_ms + SWEEP_EVERY_MS)
+            wait_ms = min(next_ms - self._clock.monotonic_ms(), SWEEP_AFTER_LOSS_MS)
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(max(wait_ms, 1) / SECOND_MS):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _sweep(self, partition: int) -> None:
+        """One partition: sweep, reap, start a courier; then note when to come back."""
+        del self._due_ms[partition]
+        try:
+            swept = await self._ask(partition, courier=False)
+            if swept.outbox or swept.moving:
+                swept = await self._ask(partition, courier=True)
+            self._reach.reached(partition)
+            self._on_due(partition, swept.next_due_ms)
+            if swept.courier:
+                self._start_courier(partition)
+            if swept.expired_leases:
+                await self._reap(partition)
+        except StoreError as error:
+            self._reach.interrupted()
+            _log.debug("a sweep failed", extra={"partition": partition, "reason": str(error)})
+        self._come_back(partition)
+
+    async def _ask(self, partition: int, *, courier: bool) -> Swept:
+        return await self._store.sweep(
+            partition, worker_id=self._pool.worker_id, queues=self._queues, courier=courier
+        )
+
+    def _come_back(self, partition: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if self._carries(partition) or (partition in self._share and self._is_alert(now_ms)):
+            self._sooner(partition, now_ms + SWEEP_AFTER_LOSS_MS)
+        elif partition in self._share:
+            # Spread, so that a pool that started together does not sweep together.
+            self._sooner(partition, now_ms + SWEEP_EVERY_MS * random.uniform(0.9, 1.0))
+
+    def _is_alert(self, now_ms: float) -> bool:
+        return now_ms < self._alert_until_ms or self._reach.broken_for_ms() < _ALERT_MS
+
+    def _sooner(self, partition: int, at_ms: float) -> None:
+        self._due_ms[partition] = min(self._due_ms.get(partition, at_ms), at_ms)
+
+    # --- reaping
+
+    async def _reap(self, partition: int) -> None:
+        """Take expired leases back, unless the silence may have been ours."""
+        missing_ms = self._lease_ms - self._reach.for_ms(partition)
+        if missing_ms > 0:
+            self._sooner(partition, self._clock.monotonic_ms() + missing_ms)
+            return
+        await asyncio.sleep(random.uniform(0, _REAP_JITTER_S))
+        reaped = await self._store.reap(partition, limit=MAX_REAP)
+        for one in reaped:
+            queue = metrics.queue_label(self._pool.fleet, one.queue)
+            metrics.TASKS_FAILED.labels(self._pool.region, queue, "worker-lost").inc()
+            _log.warning(
+                "a lease ended without a word from its holder; the task is taken back",
+                extra={"task_id": one.task_id, "holder": one.worker_id, "state": one.state},
+            )
+        if len(reaped) == MAX_REAP:
+            self._sooner(partition, self._clock.monotonic_ms() + SWEEP_AFTER_LOSS_MS)
+
+    # --- couriers
+
+    def _carries(self, partition: int) -> bool:
+        """Whether we hold the partition's courier lease, so that nobody else can look after it."""
+        return self._carrying_until_ms.get(partition, 0.0) > self._clock.monotonic_ms()
+
+    def _start_courier(self, partition: int) -> None:
+        self._carrying_until_ms[partition] = self._clock.monotonic_ms() + COURIER_LEASE_MS
+        if partition not in self._couriers:
+            self._couriers[partition] = asyncio.create_task(self._carry(partition))
+
+    async def _carry(self, partition: int) -> None:
+        try:
+            await self._courier.work(partition)
+        except StoreError as error:
+            extra = {"partition": partition, "reason": str(error)}
+            _log.warning("a courier was interrupted and will go on", extra=extra)
+        except Exception:  # noqa: BLE001 - the partition is taken up again at its next sweep
+            _log.exception("a courier failed and will try again", extra={"partition": partition})
+        finally:
+            del self._couriers[partition]
