@@ -123,7 +123,7 @@ def summarise(
         start_p95_ms=percentile(ordered, 0.95),
         start_p99_ms=percentile(ordered, 0.99),
         late_s=late_s,
-        rules=Counter(receipt.rule for receipt in receipts.values()),
+        rules=dict(Counter(receipt.rule for receipt in receipts.values())),
         regions=rows,
         first_refusal=next((str(error) for error in refused.values()), ""),
     )

@@ -11,118 +11,36 @@ each through its own region's router. Exits 1 unless every accepted task finishe
 import argparse
 import asyncio
 import contextlib
-import csv
 import json
 import os
-import random
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.replay_app import LEDGER_VARIABLE
+from bench.replay_input import (
+    DEFAULT_REGIONS,
+    Arrival,
+    BadInput,
+    read_rtt,
+    read_trace,
+    slug,
+    write_config,
+)
 from bench.replay_report import Run, Summary, show, summarise
 from tradewind import Client, Receipt, TaskView, TradewindError
 from tradewind.local.embedded import EmbeddedFleet, EmbeddedOptions
 from tradewind.regions import load
 
-BASE_S = 0.05  # service time of a request without output
-TOKEN_S = 0.02  # ... and of each generated token
-
-DEFAULT_REGIONS = "East US,West Europe,Southeast Asia"
-# Used without a matrix: the P95 round trips of these three in the Azure matrix of 2026-07-30, ms.
-DEFAULT_RTT = {
-    ("East US", "West Europe"): 89.0,
-    ("East US", "Southeast Asia"): 229.0,
-    ("West Europe", "Southeast Asia"): 182.0,
-}
-
 _IDLE_S = 60.0  # without one more finished task: something is lost
 _READS = 64  # GetTask under way at once
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """One request of the trace, scaled: when it comes and how long it takes, in seconds."""
-
-    index: int
-    at_s: float
-    seconds: float
-    origin: str
-
-
-def slug(name: str) -> str:
-    """Give a region's name as regions.yaml wants it."""
-    return name.strip().lower().replace(" ", "-")
-
-
-def read_trace(
-    path: Path, speed: float, origins: Sequence[str], limit: int | None
-) -> list[Arrival]:
-    """Read and scale a trace. Raises SystemExit with a sentence if it is none."""
-    chance = random.Random(2023)
-    arrivals: list[Arrival] = []
-    first: datetime | None = None
-    with path.open(newline="", encoding="utf-8") as stream:
-        for index, row in enumerate(csv.DictReader(stream)):
-            if limit is not None and index >= limit:
-                break
-            try:
-                # Seven digits of a second; fromisoformat takes six.
-                at = datetime.fromisoformat(row["TIMESTAMP"][:26])
-                tokens = int(row["GeneratedTokens"])
-            except (KeyError, ValueError) as error:
-                raise SystemExit(f"{path}, row {index + 2}: no arrival ({error})") from None
-            first = first or at
-            arrivals.append(
-                Arrival(
-                    index=index,
-                    at_s=(at - first).total_seconds() / speed,
-                    seconds=(BASE_S + tokens * TOKEN_S) / speed,
-                    origin=chance.choice(origins),
-                )
-            )
-    return arrivals
-
-
-def read_rtt(path: Path | None, regions: Sequence[str]) -> dict[tuple[str, str], float]:
-    """Read round trips in ms between the regions from a matrix `src,dst,rtt_..._ms`."""
-    if path is None:
-        found = dict(DEFAULT_RTT)
-    else:
-        with path.open(newline="", encoding="utf-8") as stream:
-            reader = csv.DictReader(stream)
-            column = next(
-                (each for each in reader.fieldnames or () if "p95" in each or "avg" in each), ""
-            )
-            found = {
-                (row["src"], row["dst"]): float(row[column]) for row in reader if row.get(column)
-            }
-    pairs = [(a, b) for index, a in enumerate(regions) for b in regions[index + 1 :]]
-    chosen = {(a, b): found.get((a, b), found.get((b, a), 0.0)) for a, b in pairs}
-    if missing := [pair for pair, rtt in chosen.items() if not rtt]:
-        raise SystemExit(f"no round trip between {missing[0][0]} and {missing[0][1]}: give --rtt")
-    return chosen
-
-
-def write_config(path: Path, regions: Sequence[str], rtt: Mapping[tuple[str, str], float]) -> None:
-    """Write the regions.yaml of the run."""
-    groups = "\n".join(
-        f"  {slug(name)}: {{redis: 'redis://127.0.0.1:{6401 + number}', residency: [r{number}]}}"
-        for number, name in enumerate(regions)
-    )
-    ways: dict[str, list[str]] = {}
-    for (source, target), ms in rtt.items():
-        ways.setdefault(slug(source), []).append(f"{slug(target)}: {ms:g}ms")
-    table = "\n".join(f"  {source}: {{{', '.join(targets)}}}" for source, targets in ways.items())
-    path.write_text(f"version: 1\nregions:\n{groups}\nrtt:\n{table}\n", encoding="utf-8")
 
 
 @contextlib.asynccontextmanager
@@ -293,14 +211,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     data_dir = Path(tempfile.mkdtemp(prefix="tradewind-replay-"))
     try:
         summary = asyncio.run(replay(options, data_dir, out))
-    except TradewindError as error:
+    except BadInput as error:
         print(f"Error: {error}", file=sys.stderr)
+        shutil.rmtree(data_dir, ignore_errors=True)
+        return 2
+    except TradewindError as error:
+        print(f"Error: {error}; logs: {data_dir / 'logs'}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        shutil.rmtree(data_dir, ignore_errors=True)
         return 130
-    finally:
-        if sys.exc_info()[0] is not None:
-            print(f"Logs: {data_dir / 'logs'}", file=sys.stderr)
     show(summary, out)
     if options.json is not None:
         options.json.write_text(json.dumps(asdict(summary), indent=2), encoding="utf-8")

@@ -84,13 +84,13 @@ async def _measure(
         p99: list[float] = []
         number = 0
         for repetition in range(repetitions + 1):  # the first warms up
-            echoed = [await _timed(call, _request(0)) for _ in range(calls)]
+            echoed = [(await _timed(call, _request(0)))[1] for _ in range(calls)]
             asked: dict[int, float] = {}
             answered: list[float] = []
             for _ in range(calls):
                 number += 1
-                asked[number] = time.perf_counter()
-                answered.append(await _timed(submit, _request(number)))
+                asked[number], took_ms = await _timed(submit, _request(number))
+                answered.append(took_ms)
             begun = await asyncio.to_thread(_begun, ledger, number)
             delays = sorted((begun[n] - asked[n]) * 1000 for n in asked)
             if repetition:
@@ -117,11 +117,12 @@ async def _line(process: asyncio.subprocess.Process) -> bytes:
     return await process.stdout.readline()
 
 
-async def _timed(call: Any, request: router_pb2.SubmitTaskRequest) -> float:
+async def _timed(call: Any, request: router_pb2.SubmitTaskRequest) -> tuple[float, float]:
+    """When the call began (monotonic seconds) and how long it took (ms)."""
     await asyncio.sleep(PAUSE_S)
     began_s = time.perf_counter()
     await call(request)
-    return (time.perf_counter() - began_s) * 1000
+    return began_s, (time.perf_counter() - began_s) * 1000
 
 
 def _request(number: int) -> router_pb2.SubmitTaskRequest:

@@ -147,6 +147,8 @@ async def all_ends(task_ids: Sequence[str], client: Client, out: Console) -> dic
             async with asyncio.timeout(ENDS_WITHIN_S), asyncio.TaskGroup() as group:
                 for task_id in task_ids:
                     group.create_task(one(task_id))
+        except ExceptionGroup as group:
+            raise DemoFailed(f"a task cannot be read: {group.exceptions[0]}") from group
         except TimeoutError:
             late = [each for each in task_ids if each not in ends or not ends[each].settled]
             known = [f"{each} {ends[each].state}" for each in late[:3] if each in ends]

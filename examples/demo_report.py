@@ -32,6 +32,8 @@ class Evidence:
 
 def problems(seen: Evidence) -> list[str]:
     """Say what does not add up; nothing if every task is accounted for."""
+    if missing := [order.index for order in seen.orders if order.index not in seen.receipts]:
+        return [f"{len(missing)} submits have no receipt: {missing[:5]}"]
     return [*_submits(seen), *_ends(seen), *_ledger(seen), *_fence(seen)]
 
 
@@ -46,9 +48,6 @@ def show(seen: Evidence, out: Console) -> None:
 
 
 def _submits(seen: Evidence) -> Iterator[str]:
-    if missing := [order.index for order in seen.orders if order.index not in seen.receipts]:
-        yield f"{len(missing)} submits have no receipt: {missing[:5]}"
-        return
     for order in seen.orders:
         receipt = seen.receipts[order.index]
         if order.repeats is not None and receipt.task_id != seen.first_id(order):
@@ -74,13 +73,21 @@ def _ends(seen: Evidence) -> Iterator[str]:
 
 def _ledger(seen: Evidence) -> Iterator[str]:
     taken = Counter(delivery.message_id for delivery in seen.deliveries)
-    if twice := [message_id for message_id, count in taken.items() if count > 1]:
-        yield f"{len(twice)} tasks were delivered twice: {twice[:5]}"
+    twice = [message_id for message_id, count in taken.items() if count > 1]
+    # A worker that dies between its request and its report leaves a task that must run again; the
+    # receiver knows it by its id. Anything else that is delivered twice is a fault.
+    if unexplained := [each for each in twice if each in seen.ends and not _ran_again(seen, each)]:
+        yield f"{len(unexplained)} tasks were delivered twice: {unexplained[:5]}"
     completed = {view.task_id for view in seen.ends.values() if view.state is State.COMPLETED}
     if lost := completed - taken.keys():
         yield f"{len(lost)} completed tasks were never delivered: {sorted(lost)[:5]}"
     if strangers := taken.keys() - completed:
         yield f"{len(strangers)} deliveries belong to no completed task: {sorted(strangers)[:5]}"
+
+
+def _ran_again(seen: Evidence, task_id: str) -> bool:
+    view = seen.ends[task_id]
+    return view.attempts > 1 or view.crashes > 0
 
 
 def _fence(seen: Evidence) -> Iterator[str]:
@@ -102,8 +109,8 @@ def _routes(seen: Evidence) -> Table:
         box=box.SIMPLE_HEAD,
         title="Where tasks went when they were submitted, and what decided it",
         title_justify="left",
-        caption="home: the nearest region; affinity: where equal keys go; ledger: where the first "
-        "submit went",
+        caption="home: the nearest region; affinity: where equal keys go; spill: the nearest was "
+        "busy; ledger: where repeats of the key are recognised",
         caption_justify="left",
     )
     made.add_column("from \\ to")
@@ -198,3 +205,8 @@ def _sum_lines(seen: Evidence, out: Console) -> None:
         f"            {len(taken)} in the sink's ledger, {twice} twice, {completed - len(taken)} "
         f"lost, in {seen.seconds:.0f} s"
     )
+    if twice:
+        out.print(
+            f"            ({twice} came again since their worker died before it could report; the "
+            "receiver knows them by their id)"
+        )

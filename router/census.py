@@ -1,7 +1,10 @@
 """Keeps a fresh view of every region: probes, heartbeats, and what our own calls bring back."""
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from router.signs import HOME_RTT_MS, UNKNOWN_RTT_MS, Signs
 from tradewind.clock import Clock
@@ -12,9 +15,25 @@ from tradewind.metrics import REGION_RTT_SECONDS
 from tradewind.ports import Vitals
 from tradewind.task import LiveWorker, RegionView
 
+_A_LITTLE_LESS: Final = 0.999
+
 
 def _no_hook(_region: str, _what: str) -> None:
     """Nobody waits for a pass."""
+
+
+def _nearest_first(views: list[RegionView], near: str, band_ms: float) -> list[RegionView]:
+    """Count the caller's own region as the nearest, unless another is nearer by a band.
+
+    Closer than that it is noise that decides, most of all where all regions are on one machine.
+    """
+    others_ms = min((view.rtt_ms for view in views if view.name != near), default=math.inf)
+    return [
+        replace(view, rtt_ms=others_ms * _A_LITTLE_LESS)
+        if view.name == near and others_ms <= view.rtt_ms < others_ms + band_ms
+        else view
+        for view in views
+    ]
 
 
 class Census:
@@ -39,16 +58,19 @@ class Census:
             )
             for name in fleet.regions
         }
+        self._connected = dict.fromkeys(vitals, False)
         self._first_look = {name: asyncio.Event() for name in vitals}
 
     def views(self, origin: str | None = None) -> list[RegionView]:
         """Every region as of now. For a caller in another region than ours, RTT is its prior."""
         now_ms = self._clock.monotonic_ms()
+        near = origin or self._region
         elsewhere = origin if origin and origin != self._region else None
-        return [
+        views = [
             signs.view(now_ms, rtt_ms=self._known_prior_ms(elsewhere, name) if elsewhere else None)
             for name, signs in self._signs.items()
         ]
+        return _nearest_first(views, near, self._fleet.steering.band_min_ms)
 
     def view(self, region: str) -> RegionView:
         """One region as of now."""
@@ -106,9 +128,12 @@ class Census:
         rtt_ms: float | None = None
         try:
             async with asyncio.timeout(self._fleet.health.timeout_ms / SECOND_MS):
+                if not self._connected[name]:
+                    await self._vitals[name].probe()  # this one measures how long connecting takes
                 rtt_ms = await self._vitals[name].probe()
         except (StoreError, TimeoutError):
             pass  # a failed probe is the finding
+        self._connected[name] = rtt_ms is not None
         self._signs[name].probed(self._clock.monotonic_ms(), rtt_ms)
         REGION_RTT_SECONDS.labels(name).set(self._signs[name].rtt.ms / SECOND_MS)
         self._first_look[name].set()

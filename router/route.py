@@ -37,15 +37,17 @@ class Routes:
         views = self._census.views(draft.origin_region or None)
         if refused:
             views = [_without(view, refused.get(view.name)) for view in views]
-        return decide(
+        decision = decide(
             draft,
             views,
             self._fleet,
             draw=self._draw.random(),
             home_hint=self._last.get((draft.origin_region, resolved.fence)) if resolved else None,
-            ledger_home=ledger_home,
+            # Where the entry lives in the caller's own region, being near is what decides.
+            ledger_home="" if ledger_home == draft.origin_region else ledger_home,
             resolved=resolved,
         )
+        return replace(decision, ledger_home=ledger_home)
 
     def choose(
         self,

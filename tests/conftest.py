@@ -1,20 +1,19 @@
 """Servers and stores for every test: real ones, on free ports, ended with the session."""
 
-import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from typing import Any, Literal, cast
 
 import pytest
 import redis
 
+from tests.redis_keys import connected, flush, leaked_keys, wrong_counts
 from tradewind.fleet import Fleet, RedisTarget, Region
 from tradewind.local.scratch import RedisProcess, cluster_processes, redis_process
 from tradewind.store.region_store import RegionStore
-from tradewind.store.keys import PERMANENT
 
-REGION_NAMES = ("eu-west", "us-east", "ap-south")
+REGIONS = {"eu-west": "eu", "us-east": "us", "ap-south": "apac"}  # with their residency group
 
 
 @pytest.fixture(scope="session")
@@ -29,10 +28,10 @@ def redis_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Red
 
 
 @pytest.fixture
-def redis_server(redis_servers: list[RedisProcess]) -> Iterator[RedisProcess]:
+def redis_server(redis_servers: list[RedisProcess]) -> RedisProcess:
     """One of them, empty."""
-    _flush(redis_servers[0])
-    yield redis_servers[0]
+    flush(redis_servers[0].port)
+    return redis_servers[0]
 
 
 @pytest.fixture
@@ -49,69 +48,65 @@ def cluster_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[int
         yield list(ports)
 
 
-def fleet_on(servers: list[RedisProcess], partitions: int = 16) -> Fleet:
+def fleet_on(servers: Sequence[RedisProcess], partitions: int = 16) -> Fleet:
     """A fleet with a region per server, groups eu, us, apac."""
     regions = {
         name: Region(name, RedisTarget("standalone", (f"127.0.0.1:{server.port}",)), (group,))
-        for name, group, server in zip(REGION_NAMES, ("eu", "us", "apac"), servers, strict=False)
+        for (name, group), server in zip(REGIONS.items(), servers, strict=False)
     }
     pairs = itertools.permutations(regions, 2)
     return Fleet(regions=regions, partitions=partitions, rtt_ms=dict.fromkeys(pairs, 50.0))
+
+
+def fleet_at(kind: Literal["standalone", "cluster"], ports: Sequence[int]) -> Fleet:
+    """A fleet of one region, eu-west, on the Redis that listens there."""
+    target = RedisTarget(kind, tuple(f"127.0.0.1:{port}" for port in ports))
+    return Fleet(regions={"eu-west": Region("eu-west", target, ("eu",))}, partitions=16)
 
 
 @pytest.fixture
 def fleet(redis_servers: list[RedisProcess]) -> Iterator[Fleet]:
     """Three regions on empty servers; afterwards every key left must have an owner or a TTL."""
     for server in redis_servers:
-        _flush(server)
+        flush(server.port)
     yield fleet_on(redis_servers)
     for server in redis_servers:
         assert leaked_keys(server.port) == []
 
 
 @pytest.fixture(params=["standalone", "cluster"])
-async def store(
-    request: pytest.FixtureRequest, redis_servers: list[RedisProcess], cluster_ports: list[int]
-) -> AsyncIterator[RegionStore]:
-    """The store of one region, on each form of Redis."""
-    fleet = fleet_on(redis_servers[:1])
-    ports = [redis_servers[0].port]
+def store_ports(request: pytest.FixtureRequest) -> list[int]:
+    """Ports of the Redis behind `store`, empty."""
     if request.param == "cluster":
-        ports = cluster_ports
-        target = RedisTarget("cluster", tuple(f"127.0.0.1:{port}" for port in ports))
-        region = replace(fleet.regions["eu-west"], redis=target)
-        fleet = replace(fleet, regions={"eu-west": region})
+        ports: list[int] = request.getfixturevalue("cluster_ports")
+    else:
+        servers: list[RedisProcess] = request.getfixturevalue("redis_servers")
+        ports = [servers[0].port]
     for port in ports:
-        redis.Redis(port=port).flushall()
+        flush(port)
+    return ports
+
+
+@pytest.fixture
+async def store(store_ports: list[int]) -> AsyncIterator[RegionStore]:
+    """The store of one region, on each form of Redis; afterwards counts and keys are checked."""
+    fleet = fleet_at("cluster" if len(store_ports) > 1 else "standalone", store_ports)
     one = RegionStore(fleet.regions["eu-west"], fleet)
     await one.start()
     yield one
     await one.close()
-    await asyncio.sleep(0)
-    assert [key for port in ports for key in leaked_keys(port)] == []
+    assert wrong_counts(*store_ports) == {}
+    assert [key for port in store_ports for key in leaked_keys(port)] == []
 
 
-def leaked_keys(port: int) -> list[str]:
-    """Keys without TTL that belong to no live or dead task and are not permanent (invariant 8)."""
-    client = redis.Redis(port=port, decode_responses=True)
-    keys = set(client.scan_iter(count=1000))
-    tasks = {key.rpartition(":")[2] for key in keys if ":t:" in key and client.ttl(key) == -1}
-    leaked: list[str] = []
-    for key in sorted(keys):
-        kind = key.partition("}:")[2]
-        if kind in PERMANENT or client.ttl(key) != -1:
-            continue
-        match client.type(key):
-            case "list":
-                members = [member.partition(":")[0] for member in client.lrange(key, 0, -1)]
-            case "zset":
-                members = list(client.zrange(key, 0, -1))
-            case _:
-                members = [key.rpartition(":")[2]]
-        if not tasks.issuperset(members):
-            leaked.append(key)
-    return leaked
-
-
-def _flush(server: RedisProcess) -> None:
-    redis.Redis(port=server.port).flushall()
+@pytest.fixture
+def raw(store_ports: list[int]) -> Iterator[Any]:
+    """The Redis behind `store`, past all our code: to look, and to prepare what is rare."""
+    if len(store_ports) == 1:
+        client = connected(store_ports[0])
+    else:
+        client = cast("Any", redis.RedisCluster)(
+            host="127.0.0.1", port=store_ports[0], decode_responses=True
+        )
+    yield client
+    client.close()

@@ -26,6 +26,7 @@ from worker.timers import Timers
 
 _log = logging.getLogger(__name__)
 _WAIT_S: Final = 5.0  # a blocked wait says so little that a dead connection shows only at its end
+_FIRST_WAIT_S: Final = 0.1  # after an error
 _COLD_MS: Final = 1_000  # see ports.Upkeep.wait
 _SIDE_BY_SIDE: Final = 4  # partitions claimed from at the same time: they leave in one write
 _RELEASE_TIMEOUT_S: Final = 3.0  # for handing back at the end; leases bring back what is left
@@ -99,7 +100,8 @@ class Loop:
             self._timers.arm(partition, in_ms)
 
     async def run(self) -> None:
-        """Take and run tasks until cancelled."""
+        """Take and run tasks until cancelled. The store has been started."""
+        self._trouble = ""
         for kind in metrics.SLOT_KINDS:
             metrics.WORKER_SLOTS.labels(self._pool.region, kind).set(0)
         self._count_slots()
@@ -155,6 +157,8 @@ class Loop:
         self._cold = {p: until for p, until in self._cold.items() if until > now_ms}
         partitions = [p for p in range(self._store.partitions) if p not in self._cold]
         wait_s = _COLD_MS / 1000 if self._cold else _WAIT_S
+        if self._trouble:  # ask shortly: readiness waits for the answer
+            wait_s = _FIRST_WAIT_S
         return await self._store.wait(self._pool.queues, partitions, timeout_s=wait_s)
 
     def _heat(self, partition: int) -> None:

@@ -34,6 +34,8 @@ from worker.reach import Reach
 _log = logging.getLogger(__name__)
 _ALERT_MS: Final = 1 * MINUTE_MS  # sweeps come faster for this long after a loss
 _ROLL_CALL_MS: Final = 2 * HEARTBEAT_EVERY_MS
+# Three heartbeats missed: others take over its share. If it lives after all, both sweep: harmless.
+_MISSING_MS: Final = 3.5 * HEARTBEAT_EVERY_MS
 _SIDE_BY_SIDE: Final = 16  # partitions swept at the same time; they leave in one write
 _REAP_JITTER_S: Final = 0.25  # spreads what a lost worker held over the survivors' next claims
 
@@ -103,7 +105,7 @@ class Keeper:
             except StoreError:
                 self._reach.interrupted()
             else:
-                beats = [worker.heartbeat for worker in workers]
+                beats = [w.heartbeat for w in workers if w.age_ms < _MISSING_MS]
                 self._present(frozenset(beat.worker_id for beat in beats))
                 named = {queue for beat in beats for queue in beat.queues}
                 self._queues = tuple(sorted(named.union(self._pool.queues)))
@@ -119,6 +121,8 @@ class Keeper:
         if live != self._live:
             self._live = live
             self._share = share_of(me, sorted(live), self._store.partitions)
+            for partition in self._share if missing else ():
+                self._sooner(partition, self._clock.monotonic_ms())
             self._wake.set()
 
     # --- sweeping

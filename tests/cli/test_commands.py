@@ -98,10 +98,7 @@ def test_submit_and_wait_prints_the_result_alone_on_stdout(
 def test_a_payload_may_come_from_stdin(
     run: Run, router: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Stdin(io.StringIO):
-        buffer = io.BytesIO(b'{"a": 1}')
-
-    monkeypatch.setattr(sys, "stdin", Stdin())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"a": 1}')))
     assert run("submit", "echo", "-", "--router", router) == 0
 
 
@@ -278,6 +275,23 @@ def test_the_stub_names_what_the_package_has() -> None:
     assert named == set(dir(tradewind)) & named
     lazy: dict[str, Any] = vars(tradewind)["_HOME_OF"]
     assert named == lazy.keys()
+
+
+@pytest.mark.parametrize("service", ["router", "worker"])
+def test_a_file_in_the_working_directory_does_not_shadow_a_service(
+    service: str, tmp_path: Path
+) -> None:
+    (tmp_path / f"{service}.py").write_text("raise SystemExit('the wrong file')\n")
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "tradewind.cli.main", service, "--help"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"tradewind {service}" in done.stdout
 
 
 def jsons(text: str) -> Iterator[Any]:

@@ -2,9 +2,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-import redis
 
-from tests.flow.lab import Lab
+from tests.flow.lab import Lab, empty
 from tradewind.local.scratch import RedisProcess
 
 SHORT = "{lease: 1s, attempts: 3, backoff: {initial: 50ms, factor: 2, max: 200ms}, timeout: 60s}"
@@ -19,7 +18,7 @@ async def make_lab(
 
     def make(queue: str = SHORT, regions: int = 1) -> Lab:
         for server in redis_servers:
-            redis.Redis(port=server.port).flushall()
+            empty(server)
         labs.append(Lab(tmp_path, redis_servers[:regions], queue))
         return labs[-1]
 

@@ -7,12 +7,17 @@ import secrets
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import redis
+
 from tradewind import codec, ids, regions
+from tradewind.local.freeports import LOOPBACK, free_ports
 from tradewind.local.leash import leashed
 from tradewind.local.scratch import RedisProcess
 from tradewind.state import State
@@ -84,9 +89,7 @@ class Lab:
         self._workers.append(worker)
         return worker
 
-    async def worker(
-        self, region: str = "eu-west", *options: str
-    ) -> "subprocess.Popen[bytes]":
+    async def worker(self, region: str = "eu-west", *options: str) -> "subprocess.Popen[bytes]":
         """A worker process that has begun to say that it lives."""
         started = self.start(region, *options)
 
@@ -105,7 +108,7 @@ class Lab:
         data = json.dumps(payload).encode()
         message = TaskSpec(name=name, payload=data, content_type="application/json", **spec)
         task_id = ids.mint(
-            time.time_ns() // 1_000_000,  # noqa: TID251
+            time.time_ns() // 1_000_000,
             ids.region_code(region),
             secrets.randbelow(self.fleet.partitions),
             secrets.randbits(48),
@@ -122,8 +125,12 @@ class Lab:
         )
         draft = Draft(name=name)
         new = NewTask(task_id, draft.queue, name, draft.priority, packed)
-        outcomes, _ = await self.stores[region].enqueue([new], timeout_s=10)
-        assert isinstance(outcomes[0], Stored)
+
+        async def is_stored() -> bool:  # the same id again: an answer may have been lost
+            outcomes, _ = await self.stores[region].enqueue([new], timeout_s=10)
+            return isinstance(outcomes[0], Stored)
+
+        await self.until(is_stored)
         return task_id
 
     async def record(self, task_id: str, region: str = "eu-west") -> Record | None:
@@ -149,9 +156,7 @@ class Lab:
         """What the ledger says, oldest first."""
         entries = [Line(**json.loads(text)) for text in self.ledger.read_text().splitlines()]
         return [
-            line
-            for line in entries
-            if task_id in {"", line.task_id} and event in {"", line.event}
+            line for line in entries if task_id in {"", line.task_id} and event in {"", line.event}
         ]
 
     async def begun(self, task_id: str, times: int = 1) -> list[Line]:
@@ -167,15 +172,38 @@ class Lab:
         """Ask again and again, for at most PATIENCE_S."""
         try:
             async with asyncio.timeout(PATIENCE_S):
-                while not await holds():
+                while not await holds():  # noqa: ASYNC110 - what happens is in other processes
                     await asyncio.sleep(0.02)
         except TimeoutError:
             raise AssertionError(self.logs()) from None
+
+    async def page(self, address: str, path: str) -> str:
+        """A page of a worker's HTTP side; it has 2 s to answer (case C55)."""
+
+        def get() -> str:
+            try:
+                with urllib.request.urlopen(f"http://{address}{path}", timeout=2) as answer:
+                    return answer.read().decode()
+            except urllib.error.HTTPError as refused:
+                with refused:
+                    return refused.read().decode()
+
+        return await asyncio.to_thread(get)
 
     def logs(self) -> str:
         """What the workers said."""
         files = sorted(self._home.glob("worker-*.log"))
         return "\n".join(f"--- {f.name}\n{f.read_text()[-4000:]}" for f in files)
+
+
+def free_address() -> str:
+    """HOST:PORT that nobody listens on."""
+    return f"{LOOPBACK}:{free_ports(1)[0]}"
+
+
+def empty(server: RedisProcess) -> None:
+    """Forget everything that earlier tests stored."""
+    redis.Redis(port=server.port).flushall()  # pyright: ignore[reportUnknownMemberType]
 
 
 async def ended_with(worker: "subprocess.Popen[bytes]") -> int:

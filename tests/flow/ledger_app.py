@@ -79,3 +79,15 @@ async def fail_in(ctx: Context, regions: list[str]) -> str:
         raise RuntimeError("the dependency is down")
     note("done", ctx)
     return ctx.region
+
+
+@app.task("sleep.first.fails")
+async def sleep_first_fails(ctx: Context, seconds: float) -> int:
+    """Whoever starts it first ends with an error."""
+    is_first = ctx.task_id not in LEDGER.read_text()  # noqa: ASYNC240 - a few lines
+    note("start", ctx)
+    await asyncio.sleep(seconds)
+    note("done", ctx)
+    if is_first:
+        raise RuntimeError("the first one fails")
+    return os.getpid()

@@ -1,6 +1,13 @@
+import asyncio
 import json
+import os
+import signal
+from collections.abc import Callable
 
-from tests.flow.lab import Lab
+from google.protobuf.duration_pb2 import Duration
+
+from tests.flow.lab import Lab, ended_with, free_address
+from tradewind.local.scratch import RedisProcess
 from tradewind.state import State
 
 
@@ -10,3 +17,95 @@ async def test_a_task_runs_once_and_keeps_its_result(lab: Lab) -> None:
     record = await lab.ended(task_id)
     assert (record.state, json.loads(record.result)) == (State.COMPLETED, worker.pid)
     assert [line.event for line in lab.lines(task_id)] == ["start", "done"]
+
+
+async def test_a_failing_task_uses_its_attempts_and_dies_with_its_cause(lab: Lab) -> None:
+    await lab.worker()
+    task_id = await lab.submit("sleep.then.fail", {"seconds": 0})
+    record = await lab.ended(task_id)
+    assert record.failure is not None
+    assert (record.state, record.death, record.attempts, record.settled) == (
+        State.DEAD_LETTER,
+        "exhausted",
+        3,
+        True,
+    )
+    assert record.failure.message == "RuntimeError: as asked"
+    assert record.failover == "no other permitted region"
+    assert [line.attempt for line in lab.lines(task_id, "start")] == [1, 2, 3]
+
+
+async def test_attempts_that_run_too_long_die_of_time(lab: Lab) -> None:
+    await lab.worker()
+    limit = Duration(nanos=200_000_000)
+    ids = [
+        await lab.submit(name, {"seconds": 1.0}, timeout=limit, max_attempts=2)
+        for name in ("sleep", "thread")
+    ]
+    records = [await lab.ended(task_id) for task_id in ids]
+    assert [record.death for record in records] == ["timeout", "timeout"]
+    assert [len(lab.lines(task_id, "start")) for task_id in ids] == [2, 2]
+
+
+async def test_arguments_that_do_not_fit_are_rejected_at_once(lab: Lab) -> None:
+    await lab.worker()
+    record = await lab.ended(await lab.submit("sleep", {"minutes": 1}))
+    assert record.failure is not None
+    assert (record.death, record.failure.message) == ("rejected", "argument seconds is missing")
+
+
+async def test_a_worker_runs_no_more_than_it_has_slots(lab: Lab) -> None:
+    ids = [await lab.submit("sleep", {"seconds": 0.1}) for _ in range(12)]
+    await lab.worker("eu-west", "--concurrency", "3")
+    for task_id in ids:
+        await lab.ended(task_id)
+    running = peak = 0
+    for line in lab.lines():
+        running += 1 if line.event == "start" else -1
+        peak = max(peak, running)
+    assert peak == 3
+
+
+async def test_a_worker_outlives_its_redis(
+    make_lab: Callable[..., Lab], redis_servers: list[RedisProcess]
+) -> None:
+    lab = make_lab()
+    worker = await lab.worker()
+    redis_servers[0].stop()
+    redis_servers[0].start()
+    task_id = await lab.submit("sleep", {"seconds": 0})
+    assert (await lab.ended(task_id)).state is State.COMPLETED
+    assert worker.poll() is None
+
+
+async def test_two_processes_share_one_face(lab: Lab) -> None:
+    address = free_address()
+    parent = lab.start("eu-west", "--processes", "2", "--http", address)
+
+    async def both_live() -> bool:
+        return len(await lab.stores["eu-west"].workers()) == 2
+
+    await lab.until(both_live)
+    ids = [await lab.submit("sleep", {"seconds": 0}) for _ in range(5)]
+    for task_id in ids:
+        await lab.ended(task_id)
+
+    async def is_ready() -> bool:
+        return await lab.page(address, "/readyz") == "ready\n"
+
+    await lab.until(is_ready)
+    text = await lab.page(address, "/metrics")
+    sums = [line for line in text.splitlines() if 'outcome="completed"' in line]
+    assert sums == [
+        'tradewind_tasks_processed_total{outcome="completed",queue="default",region="eu-west"} 5.0'
+    ]
+    os.kill(parent.pid, signal.SIGTERM)
+    assert await ended_with(parent) == 0
+    assert await lab.stores["eu-west"].workers() == []
+
+
+async def test_an_idle_worker_stops_at_once(lab: Lab) -> None:
+    worker = await lab.worker()
+    worker.terminate()
+    assert await asyncio.wait_for(ended_with(worker), 10) == 0
+    assert await lab.stores["eu-west"].workers() == []

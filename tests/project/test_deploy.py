@@ -1,3 +1,4 @@
+import functools
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import yaml
 
 from tools import check_deploy
 from tradewind.local.redis_server import HASH_MAX_LISTPACK_VALUE, find_server
+from worker.apps import load_app
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -23,6 +25,7 @@ def manifests() -> list[dict[str, Any]]:
     return [d for f in files for d in yaml.safe_load_all(f.read_text()) if "kind" in d]
 
 
+@functools.cache
 def tradewind(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command line of this tree."""
     script = "from tradewind.cli.main import main; main()"
@@ -62,6 +65,11 @@ def test_the_program_knows_each_option_it_is_given(line: list[str]) -> None:
 def test_the_program_accepts_each_regions_file(path: str) -> None:
     done = tradewind("policy", "check", str(ROOT / path))
     assert done.returncode == 0, done.stderr
+
+
+def test_a_worker_can_load_the_app_it_is_deployed_with() -> None:
+    app = load_app(f"{DEPLOY / 'k8s' / 'base' / 'app.py'}:app")
+    assert set(app.handlers) == {"hello"}
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,8 @@ def list_dead(
             show.clock(task.finished_at),
             task.failover or ("" if task.settled else "about to be moved"),
         )
-    show.console().print(made)
+    if page.tasks:
+        show.console().print(made)
     click.echo(f"{len(page.tasks)} of {page.total} dead tasks")
     show.warn_silent(page.silent_regions)
     return DONE

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tradewind.local.embedded import EmbeddedFleet
 
 # What `up` runs in an empty folder.
-ECHO_APP = "tradewind.cli.echo:app"
+ECHO_APP = f"{Path(__file__).with_name('echo.py')}:app"
 STARTER = Path(__file__).with_name("starter.yaml")
 
 
@@ -112,8 +112,10 @@ async def _serve(fleet: "EmbeddedFleet") -> int:
 
 
 def _announce(fleet: "EmbeddedFleet") -> None:
-    first, *others = fleet.endpoints.values()
-    for each in (first, *others):
-        click.echo(f"{each.region}: grpc={each.grpc} http={each.http} redis={each.redis_url}")
-    # The one line that scripts wait for.
-    click.echo(f"ready grpc={first.grpc} http={first.http}")
+    endpoints = list(fleet.endpoints.values())
+    for each in endpoints:
+        click.echo(
+            f"{each.region}: grpc={each.grpc} http={each.http} redis={each.redis_url}", err=True
+        )
+    # Alone on stdout: the line that scripts wait for.
+    click.echo(f"ready grpc={endpoints[0].grpc} http={endpoints[0].http}")

@@ -71,8 +71,11 @@ class SyncClient:
         async def following() -> TaskView | None:
             return await anext(views, None)
 
-        while (view := self.run(following())) is not None:
-            yield view
+        try:
+            while (view := self.run(following())) is not None:
+                yield view
+        finally:
+            self.run(views.aclose())
 
     def run(self, call: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine on the client's loop and give its result.

@@ -1,7 +1,7 @@
 """One channel to one router: calls with deadlines, and their errors as ours."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 import grpc
@@ -134,7 +134,7 @@ class Router:
         self,
         method: Callable[..., AsyncIterable[Reply]],
         request: Message,
-    ) -> AsyncIterator[Reply]:
+    ) -> AsyncGenerator[Reply, None]:
         """Call a method that answers with a stream. Raises Refusal."""
         call = method(request)
         try:

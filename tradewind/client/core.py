@@ -2,7 +2,8 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -151,8 +152,8 @@ class Client:
         a TimeoutError, after `timeout` seconds. Survives restarts of the router.
         """
         try:
-            async with asyncio.timeout(timeout):
-                async for view in self.watch(task_id):
+            async with asyncio.timeout(timeout), aclosing(self.watch(task_id)) as views:
+                async for view in views:
                     if view.settled:
                         return _completed(view)
         except TimeoutError as error:
@@ -161,7 +162,7 @@ class Client:
             raise WaitOver(task_id, timeout) from None
         raise AssertionError  # watch ends with a settled task, or raises
 
-    async def watch(self, task_id: str) -> AsyncIterator[TaskView]:
+    async def watch(self, task_id: str) -> AsyncGenerator[TaskView, None]:
         """Give the task now and at every change, until it is settled. Reconnects by itself.
 
         Raises UnknownTask, and RouterUnreachable once no router has answered for a whole deadline.
@@ -173,14 +174,15 @@ class Client:
         while True:
             refusal: Refusal | None = None
             try:
-                async for reply in self._router.stream(self._stub.WatchTask, request):
-                    heard_at, attempt = clock(), 1
-                    view = task_of(reply.task)
-                    if view != last:
-                        yield view
-                    if view.settled:
-                        return
-                    last = view
+                async with aclosing(self._router.stream(self._stub.WatchTask, request)) as replies:
+                    async for reply in replies:
+                        heard_at, attempt = clock(), 1
+                        view = task_of(reply.task)
+                        if view != last:
+                            yield view
+                        if view.settled:
+                            return
+                        last = view
             except Refusal as error:
                 refusal = error
             if refusal is not None and not refusal.is_repeatable:

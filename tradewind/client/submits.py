@@ -80,6 +80,7 @@ class Coalescer:
         while self._queue:
             stream = _Stream(self._open_call())
             reader = asyncio.create_task(self._read(stream))
+            reader.add_done_callback(lambda _: self._changed.set())
             try:
                 await self._write(stream, reader)
                 await stream.call.done_writing()
@@ -119,7 +120,6 @@ class Coalescer:
                 if not waiting.answer.done():
                     waiting.answer.set_result(result)
             self._changed.set()
-        self._changed.set()
         if stream.unanswered or await stream.call.code() is not grpc.StatusCode.OK:
             raise await _ending(stream.call)
 

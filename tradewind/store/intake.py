@@ -1,12 +1,13 @@
 """Storing new tasks, and the ledger of who already submitted them (ports Intake and Ledger)."""
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from tradewind.errors import StoreError
+from tradewind.errors import StoreError, StoreUnavailable
 from tradewind.ids import partition_of
 from tradewind.limits import NOT_AFTER_MS, RESERVATION_LEASE_MS, SECOND_MS, TOMBSTONE_MS
-from tradewind.state import State
 from tradewind.store import replies
 from tradewind.store.region_client import CALL_TIMEOUT_S, Call
 from tradewind.store.role import Role, partition_in, unless_default
@@ -24,12 +25,11 @@ class IntakeRole(Role):
         by_partition: dict[int, list[int]] = {}
         for index, task in enumerate(tasks):
             by_partition.setdefault(partition_in(task.task_id), []).append(index)
-        answers = await self._client.run_each(
-            [
-                await self._enqueue_call(partition, [tasks[i] for i in indices], timeout_s)
+        answers = await asyncio.gather(
+            *(
+                self._enqueue_in(partition, [tasks[i] for i in indices], timeout_s)
                 for partition, indices in by_partition.items()
-            ],
-            timeout_s=timeout_s,
+            )
         )
         outcomes: dict[int, EnqueueOutcome | StoreError] = {}
         depths: dict[int, int] = {}
@@ -43,7 +43,24 @@ class IntakeRole(Role):
                 outcomes[index] = replies.enqueued(tasks[index].task_id, item)
         return [outcomes[index] for index in range(len(tasks))], depths
 
-    async def _enqueue_call(self, partition: int, tasks: list[NewTask], timeout_s: float) -> Call:
+    async def _enqueue_in(
+        self, partition: int, tasks: list[NewTask], timeout_s: float
+    ) -> list[Any] | StoreError:
+        until_s = time.monotonic() + timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                server_now_ms = await self._client.nodes.server_now_ms(partition)
+            left_s = until_s - time.monotonic()
+            call = self._enqueue_call(partition, tasks, server_now_ms, left_s)
+            return await self._client.run(call, timeout_s=left_s)
+        except TimeoutError:
+            return StoreUnavailable(self.region, "no answer in time", sent=False)
+        except StoreError as error:
+            return error
+
+    def _enqueue_call(
+        self, partition: int, tasks: list[NewTask], server_now_ms: int, left_s: float
+    ) -> Call:
         keys = self._client.keys[partition]
         items: list[Item] = []
         for task in tasks:
@@ -67,13 +84,13 @@ class IntakeRole(Role):
                     ),
                 )
             )
-        wait_ms = min(int(timeout_s * SECOND_MS), NOT_AFTER_MS)
+        wait_ms = min(int(left_s * SECOND_MS), NOT_AFTER_MS)
         return self._client.call(
             "enqueue",
             partition,
             {"counts": keys.counts, "due": keys.due},
             {
-                "not_after_ms": await self._client.nodes.server_now_ms(partition) + wait_ms,
+                "not_after_ms": server_now_ms + wait_ms,
                 "region": self.region,
                 "prefix": keys.prefix,
                 "lease_ms": RESERVATION_LEASE_MS,
@@ -93,7 +110,7 @@ class IntakeRole(Role):
         reply = await self._client.run(call)
         if reply[0] == "refused":
             return None
-        return Stored(task_id, State(cast("bytes", reply[1]).decode()), created=False)
+        return replies.stored(task_id, cast("bytes", reply[1]), created=False)
 
     async def reserve(
         self, mark: LedgerMark, task_id: str, region: str, epoch: int

@@ -40,7 +40,7 @@ class PartitionKeys:
         self.tag = tag
         self.prefix = prefix = f"tw:{{{tag}}}:"
         self.identity = prefix + "identity"  # HASH deployment, region, ...; permanent
-        self.counts = prefix + "counts"  # HASH KIND:queue -> tasks; fields go at 0
+        self.counts = prefix + "counts"  # HASH KIND:queue, P -> tasks; fields go at 0, but P
         self.leases = prefix + "leases"  # ZSET task_id -> lease_until_ms
         self.due = prefix + "due"  # ZSET task_id -> due_ms (SCHEDULED, FAILED)
         self.dead = prefix + "dead"  # ZSET task_id -> died_ms
@@ -48,7 +48,9 @@ class PartitionKeys:
         self.outbox = prefix + "outbox"  # ZSET task_id -> when a courier should look at it, ms
         self.moving = prefix + "moving"  # ZSET task_id -> begun_ms
         self.imports = prefix + "imports"  # ZSET task_id -> imported_ms, unsettled
-        self.parked = prefix + "parked"  # HASH "queue name" -> tickets parked; fields go at 0
+        self.parked = (
+            prefix + "parked"
+        )  # HASH queue, "queue name" -> tickets parked; fields go at 0
         self.courier = prefix + "courier"  # STRING worker_id; TTL COURIER_LEASE_MS
         self.probe = prefix + "probe"  # STRING; gone at once, TTL 10 s
         self.watch = prefix + "watch"  # shard channel: ids of watched tasks that changed
@@ -59,7 +61,7 @@ class PartitionKeys:
         return f"{self.prefix}t:{task_id}"
 
     def ready(self, queue: str, priority: int) -> str:
-        """LIST of tickets task_id:revision:ready_ms."""
+        """LIST of tickets task_id:revision:ready_ms; parked ones lie in parked:QUEUE NAME."""
         return f"{self.prefix}q:{queue}:{priority}"
 
     def wake(self, queue: str) -> str:

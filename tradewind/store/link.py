@@ -103,10 +103,12 @@ class Link:
             raise StoreUnavailable(self.region, "closed", sent=False)
         if self._opening is None:
             if time.monotonic() < self._retry_at_s and self._last_error is not None:
-                raise self._last_error
+                raise self._last_error.with_traceback(None)  # else it grows with every raise
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._opened)
         await asyncio.shield(self._opening)
+        if not self._greeted:  # lost again before this caller had its turn
+            raise StoreUnavailable(self.region, "connection lost", sent=False)
 
     def _opened(self, task: asyncio.Task[None]) -> None:
         self._opening = None
@@ -126,6 +128,9 @@ class Link:
         except (OSError, TimeoutError, redis_errors.RedisError) as error:
             self._part(connection)
             raise StoreUnavailable(self.region, cause_of(error), sent=False) from None
+        except BaseException:
+            self._part(connection)
+            raise
         self._connection = connection
         self._flush = asyncio.Event()
         self._tasks = [
@@ -142,6 +147,8 @@ class Link:
         except BaseException:
             self._lose(connection, "greeting refused")
             raise
+        if self._connection is not connection:  # lost between its last reply and this line
+            raise StoreUnavailable(self.region, "connection lost", sent=False)
         self._greeted = True
 
     async def _write(self, connection: AbstractConnection) -> None:

@@ -118,7 +118,6 @@ class OutboxRole(MoveRole):
                 "target": target,
                 "reason": reason,
                 "retry_after_ms": _or_never(retry_after_ms),
-                "retention_ms": self._client.fleet.default_queue.retention.dead_ms,
             },
         )
         return State(reply[1].decode()) if reply[0] == "ok" else None
@@ -166,8 +165,11 @@ class InboxRole(MoveRole):
         )
         reply = await self._client.run(call, timeout_s=timeout_s)
         if reply[0] == "foreign":
-            found = cast("list[bytes]", reply[1:])
-            raise IdentityMismatch(self.region, "region", found[1].decode(), self.region)
+            deployment, region = (part.decode() for part in cast("list[bytes]", reply[1:]))
+            expected = self._client.fleet.deployment
+            if deployment != expected:
+                raise IdentityMismatch(self.region, "deployment", deployment, expected)
+            raise IdentityMismatch(self.region, "region", region, self.region)
         return cast("ImportAnswer", reply[0])
 
     async def settle_import(self, task_id: str, epoch: int) -> bool:
@@ -194,10 +196,11 @@ class InboxRole(MoveRole):
         memories = await self._client.plain(
             partition, [["GET", keys.memory(task_id)] for task_id in names]
         )
+        epochs = (replies.remembered_import(cast("bytes", memory or b"")) for memory in memories)
         return [
-            (task_id, int(cast("bytes", memory).split()[1]))
-            for task_id, memory in zip(names, memories, strict=True)
-            if memory is not None
+            (task_id, epoch)
+            for task_id, epoch in zip(names, epochs, strict=True)
+            if epoch is not None
         ]
 
 

@@ -18,7 +18,7 @@ from redis.asyncio.connection import (
 )
 from redis.crc import key_slot
 
-from tradewind.errors import IdentityMismatch, SetupError, StoreUnavailable
+from tradewind.errors import IdentityMismatch, SetupError, StoreMoving, StoreUnavailable
 from tradewind.fleet import Fleet, Region
 from tradewind.limits import SECOND_MS
 from tradewind.store import replies, scripts
@@ -27,6 +27,8 @@ from tradewind.store.link import Exchange, Link, Reply
 
 FORMAT = 1  # of the records; a newer one is refused, one older is read
 REFRESH_EVERY_S = 30.0
+_LEARN_TIMEOUT_S, _ASK_TIMEOUT_S = 3.0, 1.0  # of all nodes, of one: a dead one is not alone
+_DOUBT_EVERY_S = 1.0  # a failover takes seconds; asking more often finds nothing new
 _KEEPALIVE = True
 
 
@@ -46,15 +48,35 @@ class Nodes:
         self._slots = [key_slot(keys.identity.encode()) for keys in self._keys]
         self._links: dict[str, Link] = {}
         self._owners: list[str] = [region.redis.nodes[0]] * fleet.partitions
-        self._learnt_s = 0.0
+        self._learnt_s = 0.0  # monotonic time at which the map was asked for last; 0: never
         self._learning: asyncio.Task[None] | None = None
         self._clock_offset_ms: dict[str, float] = {}  # by address: server clock - our monotonic
 
     async def owner(self, partition: int) -> Link:
         """The link to the node that serves `partition`."""
-        if self._region.redis.kind == "cluster" and not self._learnt_s:
-            await self.learn()
+        if self.is_cluster:
+            if not self._learnt_s:
+                await self.learn()
+            elif time.monotonic() - self._learnt_s > REFRESH_EVERY_S:
+                self._learn_aside()
         return self._link(self._owners[partition])
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether partitions may lie on several nodes, and move between them."""
+        return self._region.redis.kind == "cluster"
+
+    def doubt(self) -> None:
+        """A node did not answer: its replica may have taken over. Learn the map beside the calls.
+
+        Without this the dead node would be asked for ever: no other one is asked for its slots.
+        """
+        if self.is_cluster and time.monotonic() - self._learnt_s > _DOUBT_EVERY_S:
+            self._learn_aside()
+
+    def link_to(self, address: str) -> Link:
+        """The link to a node by its address, HOST:PORT."""
+        return self._link(address)
 
     async def primaries(self) -> dict[int, Link]:
         """One partition of each node, with its link."""
@@ -90,15 +112,25 @@ class Nodes:
 
     async def learn(self) -> None:
         """Ask a node who owns what; concurrent callers share one question. Standalone: nothing."""
-        if self._region.redis.kind != "cluster":
+        if not self.is_cluster:
             return
+        try:
+            async with asyncio.timeout(_LEARN_TIMEOUT_S):
+                await asyncio.shield(self._learn_aside())
+        except TimeoutError:
+            raise StoreUnavailable(self._region.name, "no node answers", sent=False) from None
+
+    def _learn_aside(self) -> "asyncio.Task[None]":
         if self._learning is None:
             self._learning = asyncio.create_task(self._learn())
             self._learning.add_done_callback(self._learnt)
-        await asyncio.shield(self._learning)
+        return self._learning
 
     async def close(self) -> None:
         """Close every link. Idempotent."""
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.gather(self._learning, return_exceptions=True)
         await asyncio.gather(*(link.close() for link in self._links.values()))
 
     def _learnt(self, task: asyncio.Task[None]) -> None:
@@ -107,10 +139,14 @@ class Nodes:
             task.exception()
 
     async def _learn(self) -> None:
+        if self._learnt_s:
+            self._learnt_s = time.monotonic()  # also if it fails: not again at once
         failure: Exception = StoreUnavailable(self._region.name, "no node answers", sent=False)
         for address in dict.fromkeys([*self._owners, *self._region.redis.nodes]):
             try:
-                reply = await self._link(address).call([["CLUSTER", "SLOTS"]], timeout_s=3)
+                reply = await self._link(address).call(
+                    [["CLUSTER", "SLOTS"]], timeout_s=_ASK_TIMEOUT_S
+                )
             except (StoreUnavailable, IdentityMismatch) as error:
                 failure = error
                 continue
@@ -196,8 +232,8 @@ class Nodes:
     def _verify(self, address: str, answer: Reply) -> None:
         if isinstance(answer, Exception):
             error = replies.error_of(self._region.name, 0, answer)
-            if isinstance(error, replies.Elsewhere | replies.Later):
-                return  # the map will be learnt again
+            if isinstance(error, replies.Elsewhere | replies.Later | StoreMoving):
+                return  # of one partition nothing is known; its calls learn the map, or wait
             raise error
         found = replies.identity(answer)
         expected = {

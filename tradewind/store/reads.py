@@ -1,13 +1,14 @@
 """Reading tasks (port Reads)."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, cast
 
 from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection
 
-from tradewind.errors import StoreError
+from tradewind.errors import StoreError, StoreMoving, StoreUnavailable
 from tradewind.store import replies
 from tradewind.store.link import read_reply
 from tradewind.store.region_client import CALL_TIMEOUT_S
@@ -15,6 +16,7 @@ from tradewind.store.role import Role, partition_in
 from tradewind.task import Pointer, QueueCounts, Record
 
 _RECONNECT_S = 1.0
+_SILENCE_S = 10.0  # then a subscription is asked for a sign of life
 _PAGE_OVERLAP = 64  # dead tasks of one millisecond that a page looks past at a time
 
 
@@ -43,41 +45,62 @@ class ReadsRole(Role):
         Subscribes to every partition's channel, one connection per node, again after a loss.
         """
         news: asyncio.Queue[str] = asyncio.Queue()
-        await self._client.nodes.owner(0)
-        listeners = [
-            asyncio.create_task(self._listen(partitions, news))
-            for partitions in self._client.nodes.owned_together().values()
-        ]
+        listening = asyncio.create_task(self._listen_always(news))
         try:
             while True:
                 yield await news.get()
         finally:
-            for listener in listeners:
-                listener.cancel()
-            await asyncio.gather(*listeners, return_exceptions=True)
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
 
-    async def _listen(self, partitions: list[int], news: asyncio.Queue[str]) -> None:
-        channels = [self._client.keys[p].watch for p in partitions]
+    async def _listen_always(self, news: "asyncio.Queue[str]") -> None:
         while True:
-            connection = self._client.nodes.connection(partitions[0])
             try:
-                await connection.connect()
-                await connection.send_command("SSUBSCRIBE", *channels)
-                while True:
-                    await self._hear(connection, news)
-            except (OSError, StoreError, redis_errors.RedisError):
+                await self._client.nodes.owner(0)
+                async with asyncio.TaskGroup() as group:
+                    for partitions in self._client.nodes.owned_together().values():
+                        group.create_task(self._listen(partitions, news))
+            except* (OSError, StoreError, redis_errors.RedisError):
                 news.put_nowait("")
-                await asyncio.sleep(_RECONNECT_S)
+            await asyncio.sleep(_RECONNECT_S)
+            # Perhaps a slot has moved; without an answer the old map is as good as any.
+            with contextlib.suppress(StoreError):
                 await self._client.nodes.learn()
-            finally:
-                await connection.disconnect(nowait=True)
 
-    async def _hear(self, connection: AbstractConnection, news: asyncio.Queue[str]) -> None:
-        heard = await read_reply(connection)
-        if heard[0] == b"smessage":
-            news.put_nowait(heard[2].decode())
-        elif heard[2] == 1:
-            news.put_nowait("")  # subscribed: what changed before this moment was not heard
+    async def _listen(self, partitions: list[int], news: "asyncio.Queue[str]") -> None:
+        """Listen on one node until the connection is lost or a channel has moved: then raise."""
+        connection = self._client.nodes.connection(partitions[0])
+        try:
+            await connection.connect()
+            for partition in partitions:  # a Cluster takes channels of one slot at a time
+                await connection.send_command("SSUBSCRIBE", self._client.keys[partition].watch)
+            subscribed = 0
+            while True:
+                heard = await self._hear(connection)
+                if heard[0] == b"smessage":
+                    news.put_nowait(heard[2].decode())
+                elif heard[0] == b"ssubscribe":
+                    subscribed += 1
+                    if subscribed == len(partitions):
+                        news.put_nowait("")  # what changed before this moment was not heard
+                elif heard[0] == b"sunsubscribe":
+                    raise StoreMoving(self.region, partitions[0])
+        finally:
+            await connection.disconnect(nowait=True)
+
+    async def _hear(self, connection: AbstractConnection) -> list[bytes]:
+        """The next message; asks after a silent connection whether it still lives."""
+        hearing = asyncio.ensure_future(read_reply(connection))
+        try:
+            done, _ = await asyncio.wait([hearing], timeout=_SILENCE_S)
+            if not done:
+                await connection.send_command("PING")
+                done, _ = await asyncio.wait([hearing], timeout=_SILENCE_S)
+            if not done:
+                raise StoreUnavailable(self.region, "no answer in time", sent=True)
+            return hearing.result()
+        finally:
+            hearing.cancel()
 
     async def dead_page(
         self, partition: int, *, after: str, limit: int
@@ -87,7 +110,7 @@ class ReadsRole(Role):
         died_ms, _, last_id = after.partition(":")
         found: list[tuple[str, str]] = []
         offset = 0
-        while len(found) < limit:
+        while len(found) <= limit:  # one more than wanted: is there a next page?
             want = limit + _PAGE_OVERLAP
             page = ["ZRANGEBYSCORE", keys.dead, died_ms or "-inf", "+inf", "WITHSCORES"]
             (flat,) = await self._client.plain(

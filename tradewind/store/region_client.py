@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from redis import exceptions as redis_errors
+
 from tradewind.errors import StoreError, StoreMoving, StoreUnavailable
 from tradewind.fleet import Fleet, Region
 from tradewind.metrics import REDIS_CALL_SECONDS
@@ -70,6 +72,9 @@ class RegionClient:
                         raise self._final(error) from None
                     if not isinstance(error, replies.Later):
                         await self.nodes.learn()
+                except StoreUnavailable:
+                    self.nodes.doubt()
+                    raise
                 await asyncio.sleep(pause_s)
                 pause_s = min(PAUSE_MAX_S, pause_s * 2)
         finally:
@@ -94,16 +99,43 @@ class RegionClient:
     async def plain(
         self, partition: int, commands: Sequence[Command], *, timeout_s: float = CALL_TIMEOUT_S
     ) -> list[Reply]:
-        """Read commands on keys of one partition, in one write. Raises StoreError."""
-        link = await self.nodes.owner(partition)
-        answers = await link.call(commands, timeout_s=timeout_s)
-        for answer in answers:
-            if isinstance(answer, Exception):
-                error = replies.error_of(self.name, partition, answer)
-                if isinstance(error, replies.Elsewhere):
+        """Read commands on one key each, of one partition, in one write. Raises StoreError.
+
+        Unlike scripts they follow ASK: a key is on one of two nodes, and either answers for it.
+        """
+        until_s = time.monotonic() + timeout_s
+        pause_s = PAUSE_FIRST_S
+        while True:
+            try:
+                link = await self.nodes.owner(partition)
+                answers = await link.call(commands, timeout_s=until_s - time.monotonic())
+                return [
+                    await self._heard(partition, command, answer, until_s)
+                    for command, answer in zip(commands, answers, strict=True)
+                ]
+            except (replies.Elsewhere, replies.Later, StoreMoving) as error:
+                if time.monotonic() + pause_s >= until_s:
+                    raise self._final(error) from None
+                if not isinstance(error, replies.Later):
                     await self.nodes.learn()
-                raise self._final(error)
-        return answers
+            except StoreUnavailable:
+                self.nodes.doubt()
+                raise
+            await asyncio.sleep(pause_s)
+            pause_s = min(PAUSE_MAX_S, pause_s * 2)
+
+    async def _heard(
+        self, partition: int, command: Command, answer: Reply, until_s: float
+    ) -> Reply:
+        if isinstance(answer, redis_errors.AskError):
+            # ASKING holds for the next command only: both leave in one write.
+            address = str(answer).rpartition(" ")[2]  # "ASK slot host:port", less its first word
+            link = self.nodes.link_to(address)
+            left_s = until_s - time.monotonic()
+            _, answer = await link.call([["ASKING"], command], timeout_s=left_s)
+        if isinstance(answer, Exception):
+            raise replies.error_of(self.name, partition, answer)
+        return answer
 
     async def _once(self, call: Call, timeout_s: float) -> list[Reply]:
         link = await self.nodes.owner(call.partition)

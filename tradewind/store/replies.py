@@ -140,9 +140,20 @@ def enqueued(task_id: str, item: Reply) -> EnqueueOutcome:
         case "late":
             return TooLate(task_id)
         case tag:
-            state = parts[1].decode()
-            here = State.MOVING if state == Mark.FORWARDED else State(state)
-            return Stored(task_id, here, created=tag == "stored")
+            return stored(task_id, parts[1], created=tag == "stored")
+
+
+def stored(task_id: str, state: bytes, *, created: bool) -> Stored:
+    """A task that is here, or has been: one that was moved on counts as under way."""
+    text = state.decode()
+    here = State.MOVING if text == Mark.FORWARDED else State(text)
+    return Stored(task_id, here, created=created)
+
+
+def remembered_import(memory: bytes) -> int | None:
+    """Epoch of the import that a memory tells of ("in 3", "no 4" or "in 3 no 4")."""
+    words = memory.split()
+    return int(words[1]) if words[:1] == [b"in"] else None
 
 
 def settled(item: Reply, script: str) -> Settled:

@@ -7,10 +7,6 @@ import time
 from collections.abc import Sequence
 from typing import Any, cast
 
-from redis import exceptions as redis_errors
-from redis.asyncio.connection import AbstractConnection
-
-from tradewind.errors import StoreUnavailable
 from tradewind.limits import (
     COURIER_LEASE_MS,
     HOUR_MS,
@@ -21,14 +17,13 @@ from tradewind.limits import (
 from tradewind.state import State
 from tradewind.store import replies
 from tradewind.store.claims import queue_keys
-from tradewind.store.link import cause_of, read_reply
 from tradewind.store.region_client import RegionClient
 from tradewind.store.role import Role
+from tradewind.store.waits import Waits
 from tradewind.task import Heartbeat, LiveWorker, Reaped, Swept
 
 CONTROL = 0  # the partition that keeps what belongs to the region and not to a task
 PURGE_PER_SWEEP = 64
-_MARGIN_S = 3.0  # a blocking call is given up this long after Redis should have answered
 
 
 class UpkeepRole(Role):
@@ -37,71 +32,17 @@ class UpkeepRole(Role):
     def __init__(self, client: RegionClient) -> None:
         """`client` of the region."""
         super().__init__(client)
-        self._waits: dict[int, AbstractConnection] = {}  # by first partition of a node
-        self._turn = 0
+        self._waits = Waits(client)
 
     async def wait(
         self, queues: Sequence[str], partitions: Sequence[int], *, timeout_s: float
     ) -> int | None:
-        """Block until a partition may have work; see ports.Upkeep.
-
-        One blocking call per node, each on a connection of its own; the first answer wins and the
-        other calls end with it, which may swallow their hint: sweeps set it anew.
-        """
-        wanted = set(partitions)
-        waits = [
-            asyncio.create_task(self._wait_at(held, queues, timeout_s))
-            for held in (
-                [p for p in owned if p in wanted]
-                for owned in self._client.nodes.owned_together().values()
-            )
-            if held
-        ]
-        if not waits:
-            await asyncio.sleep(timeout_s)
-            return None
-        try:
-            for done in asyncio.as_completed(waits):
-                partition = await done
-                if partition is not None:
-                    return partition
-            return None
-        finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
-
-    async def _wait_at(
-        self, partitions: list[int], queues: Sequence[str], timeout_s: float
-    ) -> int | None:
-        # Redis serves the first key that has something: rotate, or the last partition starves.
-        self._turn = (self._turn + 1) % len(partitions)
-        partitions = partitions[self._turn :] + partitions[: self._turn]
-        keys = {self._client.keys[p].wake(q): p for p in partitions for q in queues}
-        first = min(partitions)
-        connection = self._waits.pop(first, None) or self._client.nodes.connection(first)
-        try:
-            async with asyncio.timeout(timeout_s + _MARGIN_S):
-                await connection.send_command("BLPOP", *keys, max(timeout_s, 0.01))
-                reply = await read_reply(connection)
-        except (OSError, TimeoutError, redis_errors.RedisError) as error:
-            await connection.disconnect(nowait=True)
-            if isinstance(error, redis_errors.MovedError):
-                await self._client.nodes.learn()
-                return None
-            raise StoreUnavailable(self.region, cause_of(error), sent=True) from None
-        except asyncio.CancelledError:
-            # A reply that nobody reads would be taken for the next call's.
-            await connection.disconnect(nowait=True)
-            raise
-        self._waits[first] = connection
-        return None if reply is None else keys[reply[0].decode()]
+        """Block until a partition may have work; see ports.Upkeep."""
+        return await self._waits.wait(queues, partitions, timeout_s=timeout_s)
 
     async def close_waits(self) -> None:
         """Close the connections that block. Idempotent."""
-        waits, self._waits = self._waits, {}
-        for connection in waits.values():
-            await connection.disconnect(nowait=True)
+        await self._waits.close()
 
     async def sweep(
         self, partition: int, *, worker_id: str, queues: Sequence[str], courier: bool
@@ -121,6 +62,7 @@ class UpkeepRole(Role):
                 "moving": keys.moving,
                 "imports": keys.imports,
                 "courier": keys.courier,
+                "parked": keys.parked,
             },
             {
                 "prefix": keys.prefix,
@@ -129,7 +71,7 @@ class UpkeepRole(Role):
                 "promote": MAX_PROMOTE,
                 "purge": PURGE_PER_SWEEP,
             },
-            [(queue_keys(keys, queue), ()) for queue in queues],
+            [(queue_keys(keys, queue), (queue,)) for queue in queues],
         )
         _, now_ms, *numbers, is_courier = cast("list[Any]", await self._client.run(call))
         depth, promoted, expired, next_due_ms, outbox, moving, unsettled = numbers
@@ -171,7 +113,10 @@ class UpkeepRole(Role):
         policies = {"": fleet.default_queue, **fleet.queues}
         return json.dumps(
             {
-                name: [policy.retention.dead_ms, int("crashed" in policy.failover.on)]
+                name: [
+                    policy.retention.dead_ms,
+                    fleet.failover.dead_after_ms if "crashed" in policy.failover.on else -1,
+                ]
                 for name, policy in policies.items()
             }
         )

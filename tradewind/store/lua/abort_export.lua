@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- abort_export: the target has promised never to take this move; the task is what it was before.
+-- abort_export: the target has promised never to take this move; the task is what it was before,
+-- dead since the same moment and with no more retention than it had.
 --
 -- KEYS[1] record      HASH
 -- KEYS[2] counts      HASH
@@ -13,20 +14,19 @@
 -- ARGV[4] target          region
 -- ARGV[5] reason
 -- ARGV[6] retry_after_ms  int, "" = settled
--- ARGV[7] retention_ms    int
 -- RETURNS {"ok", state} | {"stale", state, epoch, target}
 -- @include now counts changed bury
 local record, counts, moving = KEYS[1], KEYS[2], KEYS[6]
 local keys = { counts = counts, dead = KEYS[3], dead_until = KEYS[4], outbox = KEYS[5] }
-local v = redis.call('HMGET', record, 'st', 'ep', 'mt', 'q', 'dk', 'ms')
+local v = redis.call('HMGET', record, 'st', 'ep', 'mt', 'q', 'dk', 'ms', 'fa', 'du')
 if v[1] ~= 'MOVING' or v[2] ~= ARGV[3] or v[3] ~= ARGV[4] then
   return { 'stale', v[1] or '', v[2] or '0', v[3] or '' }
 end
 local now_ms = math.floor(now_us() / 1000)
 redis.call('ZREM', moving, ARGV[2])
-redis.call('HDEL', record, 'mt', 'ms')
-count(counts, 'm:' .. v[4], -1)
+redis.call('HDEL', record, 'mt', 'ms', 'du')
 local move_at_ms = ARGV[6] ~= '' and now_ms + tonumber(ARGV[6]) or nil
-bury(keys, ARGV[1], record, ARGV[2], v[4], v[5] or 'exhausted', now_ms, tonumber(ARGV[7]),
-  move_at_ms, ARGV[5])
+bury(keys, ARGV[1], record, ARGV[2], v[4], v[5], tonumber(v[7]), tonumber(v[8]), move_at_ms,
+  ARGV[5])
+count(counts, 'm:' .. v[4], -1)
 return { 'ok', v[6] }

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- begin_export: from now on only `target` may get this task. Epoch + 1 and the target are written
 -- down before anything leaves, or a retry after a lost answer could pick a second region.
--- Repeated for the same target, the answer is the same.
+-- Repeated for the same target, the answer is the same. A settled task goes nowhere.
 --
 -- KEYS[1] record      HASH
 -- KEYS[2] counts      HASH
@@ -19,13 +19,7 @@
 local record, counts, dead, dead_until = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local outbox, moving = KEYS[5], KEYS[6]
 local task_id, target = ARGV[2], ARGV[4]
-local v = redis.call('HMGET', record, 'st', 'ep', 'mt', 'fn', 'q')
-if v[1] == 'MOVING' and v[3] == target and tonumber(v[2]) == tonumber(ARGV[3]) + 1 then
-  return { 'ok', redis.call('HGETALL', record) }
-end
-if v[1] ~= 'DEAD_LETTER' or v[2] ~= ARGV[3] then
-  return { 'stale', v[1] or '', v[2] or '0', v[3] or '' }
-end
+local v = redis.call('HMGET', record, 'st', 'ep', 'mt', 'fn', 'q', 'se')
 if v[4] and v[4] ~= '' then
   local inside = false
   for group in string.gmatch(ARGV[5], '[^,]+') do
@@ -35,7 +29,14 @@ if v[4] and v[4] ~= '' then
     return { 'fenced' }
   end
 end
-redis.call('HSET', record, 'ms', v[1], 'st', 'MOVING', 'mt', target)
+if v[1] == 'MOVING' and v[3] == target and tonumber(v[2]) == tonumber(ARGV[3]) + 1 then
+  return { 'ok', redis.call('HGETALL', record) }
+end
+if v[1] ~= 'DEAD_LETTER' or v[2] ~= ARGV[3] or v[6] then
+  return { 'stale', v[1] or '', v[2] or '0', v[3] or '' }
+end
+redis.call('HSET', record, 'ms', v[1], 'st', 'MOVING', 'mt', target,
+  'du', redis.call('ZSCORE', dead_until, task_id) or '0') -- abort_export restores both
 redis.call('HINCRBY', record, 'ep', 1)
 redis.call('ZREM', dead, task_id)
 redis.call('ZREM', dead_until, task_id)

@@ -34,8 +34,8 @@ for i = 0, (#KEYS - 5) / KEYS_EACH - 1 do
     redis.call('ZREM', leases, ARGV[a])
     count(keys.counts, 'r:' .. queue, -1)
     local move_at_ms = ARGV[a + 5] ~= '' and now_ms + tonumber(ARGV[a + 5]) or nil
-    bury(keys, prefix, record, ARGV[a], queue, ARGV[a + 4], now_ms, tonumber(ARGV[a + 3]),
-      move_at_ms, ARGV[a + 6])
+    bury(keys, prefix, record, ARGV[a], queue, ARGV[a + 4], now_ms,
+      now_ms + tonumber(ARGV[a + 3]), move_at_ms, ARGV[a + 6])
     item = { 'ok', ARGV[a] }
   end
   reply[#reply + 1] = item

@@ -28,40 +28,11 @@
 -- RETURNS {"ok", now_ms, depth, item...}; item: {"stored", state} | {"known", state}
 -- RETURNS | {"tombstone"} | {"late"} | {"hit", task_id, region, epoch, confirmed, lease_left_ms,
 -- RETURNS mine, same_payload, adopted, state}
--- @include now counts wake changed ready ledger
+-- @include now counts wake changed ready ledger store
 local counts, due = KEYS[1], KEYS[2]
-local not_after_ms, region, prefix, lease_ms = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
+local region, prefix, lease_ms = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local KEYS_EACH, ARGV_EACH = 4, 13
 local now_ms = math.floor(now_us() / 1000)
-
-local function known(record, epoch)
-  local v = redis.call('HMGET', record, 'st', 'ep')
-  if not v[1] or (v[1] == 'REFUSED' and tonumber(v[2]) < epoch) then
-    return nil
-  end
-  return v[1] == 'REFUSED' and { 'tombstone' } or { 'known', v[1] }
-end
-
-local function store(k, a)
-  local record, id, queue, priority = KEYS[k], ARGV[a], ARGV[a + 1], ARGV[a + 3]
-  redis.call('HSET', record, 'sp', ARGV[a + 4], 'q', queue, 'n', ARGV[a + 2], 'pr', priority,
-    'ep', ARGV[a + 5], 'ca', int(now_ms))
-  redis.call('PERSIST', record) -- a tombstone of an earlier epoch had a TTL
-  if ARGV[a + 6] ~= '' then redis.call('HSET', record, 'fn', ARGV[a + 6]) end
-  if ARGV[a + 8] ~= '' then redis.call('HSET', record, 'mc', ARGV[a + 8]) end
-  if ARGV[a + 9] ~= '' then redis.call('HSET', record, 'dd', ARGV[a + 9]) end
-  local delay_ms = tonumber(ARGV[a + 7])
-  if delay_ms > 0 then
-    redis.call('HSET', record, 'st', 'SCHEDULED', 'nx', int(now_ms + delay_ms))
-    redis.call('ZADD', due, int(now_ms + delay_ms), id)
-    count(counts, 's:' .. queue, 1)
-    changed(prefix, record, id)
-    return { 'stored', 'SCHEDULED' }
-  end
-  make_ready(prefix, counts, record, id, queue, priority, now_ms, false)
-  wake(KEYS[k + 2])
-  return { 'stored', 'PENDING' }
-end
 
 local reply = { 'ok', int(now_ms), 0 }
 local items = (#KEYS - 2) / KEYS_EACH
@@ -69,17 +40,18 @@ for i = 0, items - 1 do
   local k, a = 3 + i * KEYS_EACH, 5 + i * ARGV_EACH
   local with_entry = ARGV[a + 10] ~= ''
   local item = known(KEYS[k], tonumber(ARGV[a + 5]))
-  if not item and now_ms > not_after_ms then
+  if not item and now_ms > tonumber(ARGV[1]) then
     item = { 'late' }
   end
   if not item and with_entry then
     item = ledger_hit(KEYS[k + 3], ARGV[a + 11], ARGV[a + 12], now_ms, lease_ms)
-    if item and item[2] == ARGV[a] then
+    local ours = item and item[2] == ARGV[a] and tonumber(ARGV[a + 5]) >= tonumber(item[4])
+    if ours and item[5] == 0 then
       item = nil -- our own reservation: carry it through
     end
   end
   if not item then
-    item = store(k, a)
+    item = store(prefix, counts, due, k, a, now_ms)
     if with_entry then
       redis.call('HSET', KEYS[k + 3], 'id', ARGV[a], 'rg', region, 'ep', ARGV[a + 5], 'cf', '1',
         'dg', ARGV[a + 11], 'rq', ARGV[a + 12])

@@ -33,13 +33,15 @@ for i = 0, items - 1 do
   if not item then
     redis.call('HSET', record, 'st', 'COMPLETED', 'fa', int(now_ms), 'rs', ARGV[a + 4],
       'rt', ARGV[a + 5])
-    redis.call('HDEL', record, 'wk', 'mc', 'nx')
+    -- The cause of the last failed attempt stays readable; its traceback is not worth the memory.
+    redis.call('HDEL', record, 'wk', 'mc', 'nx', 'et')
     redis.call('ZREM', leases, ARGV[a])
     count(counts, 'r:' .. redis.call('HGET', record, 'q'), -1)
     changed(prefix, record, ARGV[a])
-    redis.call('PEXPIRE', record, ARGV[a + 3])
+    local keep_ms = math.max(1, tonumber(ARGV[a + 3])) -- SET refuses 0, after the writes above
+    redis.call('PEXPIRE', record, keep_ms)
     if marks[i] then
-      redis.call('SET', marks[i], ARGV[a], 'PX', ARGV[a + 3], 'NX')
+      redis.call('SET', marks[i], ARGV[a], 'PX', keep_ms, 'NX')
     end
     item = { 'ok', ARGV[a] }
   end

@@ -9,17 +9,17 @@
 -- @include now
 local workers = KEYS[1]
 local now_ms = math.floor(now_us() / 1000)
-if ARGV[2] == '' then
-  redis.call('HDEL', workers, ARGV[1])
-else
+local gone = { ARGV[2] == '' and ARGV[1] or '' }
+if ARGV[2] ~= '' then
   redis.call('HSET', workers, ARGV[1], int(now_ms) .. ' ' .. ARGV[2])
 end
+redis.call('PEXPIRE', workers, ARGV[3])
 local cursor = redis.call('HSCAN', workers, 0, 'COUNT', 16)
 for i = 1, #cursor[2], 2 do
   local at_ms = tonumber(string.match(cursor[2][i + 1], '^%d+'))
   if now_ms - at_ms > tonumber(ARGV[3]) / 10 then
-    redis.call('HDEL', workers, cursor[2][i])
+    gone[#gone + 1] = cursor[2][i]
   end
 end
-redis.call('PEXPIRE', workers, ARGV[3])
+redis.call('HDEL', workers, unpack(gone)) -- last, and at once: it may empty the key
 return { 'ok', int(now_ms) }

@@ -4,7 +4,7 @@
 --
 -- KEYS[1] identity  HASH    of this partition
 -- KEYS[2] record    HASH
--- KEYS[3] memory    STRING  "in EPOCH" | "no EPOCH": the import that happened, or may not
+-- KEYS[3] memory    STRING  "in EPOCH", "no EPOCH" or both: what came, and what may not
 -- KEYS[4] imports   ZSET    task_id -> imported_ms, unsettled
 -- KEYS[5] counts    HASH
 -- KEYS[6] ready     LIST
@@ -27,20 +27,23 @@
 -- ARGV[16] done_key
 -- ARGV[17] created_ms   int
 -- RETURNS {"imported"} | {"known"} | {"refused"} | {"late"} | {"foreign", deployment, region}
--- @include now counts wake changed ready
+-- @include now counts wake changed ready memory
 local identity, record, memory, imports, counts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local prefix, task_id, epoch = ARGV[3], ARGV[4], tonumber(ARGV[5])
 local who = redis.call('HMGET', identity, 'deployment', 'region')
 if who[1] ~= ARGV[1] or who[2] ~= ARGV[2] then
   return { 'foreign', who[1] or '', who[2] or '' }
 end
-local said, said_epoch = string.match(redis.call('GET', memory) or '', '^(%l+) (%d+)$')
-if said and tonumber(said_epoch) >= epoch then
-  return { said == 'in' and 'known' or 'refused' }
+local came, refused = remembered(memory)
+if came >= epoch then
+  return { 'known' }
+end
+if refused >= epoch then
+  return { 'refused' }
 end
 local v = redis.call('HMGET', record, 'st', 'ep')
 if v[1] and tonumber(v[2]) >= epoch then
-  return { 'known' }
+  return { v[1] == 'REFUSED' and 'refused' or 'known' }
 end
 if v[1] and v[1] ~= 'FORWARDED' and v[1] ~= 'REFUSED' then
   return { 'refused' }

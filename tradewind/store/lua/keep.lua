@@ -11,9 +11,11 @@
 -- RETURNS {"ok"} | {"stale"}
 -- @include now changed
 local record, outbox = KEYS[1], KEYS[2]
-local v = redis.call('HMGET', record, 'st', 'ep', 'fo')
-if v[1] ~= 'DEAD_LETTER' or v[2] ~= ARGV[3] then
-  redis.call('ZREM', outbox, ARGV[2])
+local v = redis.call('HMGET', record, 'st', 'ep', 'fo', 'se')
+if v[1] ~= 'DEAD_LETTER' or v[2] ~= ARGV[3] or v[4] then
+  if v[1] ~= 'DEAD_LETTER' or v[4] then -- dead at another epoch it is still to be looked at
+    redis.call('ZREM', outbox, ARGV[2])
+  end
   return { 'stale' }
 end
 if ARGV[5] == '' then

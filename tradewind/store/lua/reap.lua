@@ -9,7 +9,7 @@
 -- KEYS[5] outbox      ZSET
 -- ARGV[1] prefix  of the partition's keys: records are learnt from leases
 -- ARGV[2] limit   int
--- ARGV[3] deaths  JSON object: queue -> {retention_ms, may_move 0|1}; "" = the others
+-- ARGV[3] deaths  JSON object: queue -> {retention_ms, move_after_ms or -1}; "" = the others
 -- RETURNS {"ok", item...}; item: {task_id, worker_id, state}
 -- RETURNS | {"moving"}
 -- @include now here counts wake changed ready bury
@@ -44,10 +44,10 @@ for _, t in ipairs(found) do
     local state = 'PENDING'
     if t.crashes >= t.max_crashes then
       state = 'DEAD_LETTER'
-      local retention_ms, may_move = unpack(deaths[t.queue] or deaths[''])
-      local move_at_ms = may_move == 1 and now_ms or nil
-      bury(keys, prefix, t.record, t.id, t.queue, 'crashed', now_ms, retention_ms, move_at_ms,
-        move_at_ms and '' or 'tasks of this queue that crashed are not moved')
+      local retention_ms, move_after_ms = unpack(deaths[t.queue] or deaths[''])
+      local move_at_ms = move_after_ms >= 0 and now_ms + move_after_ms or nil
+      bury(keys, prefix, t.record, t.id, t.queue, 'crashed', now_ms, now_ms + retention_ms,
+        move_at_ms, move_at_ms and '' or 'tasks of this queue that crashed are not moved')
     else
       make_ready(prefix, keys.counts, t.record, t.id, t.queue, t.priority, now_ms, true)
       wake(prefix .. 'wake:' .. t.queue)

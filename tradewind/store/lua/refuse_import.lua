@@ -6,14 +6,20 @@
 -- ARGV[1] epoch   int
 -- ARGV[2] ttl_ms  int, far above the life of an import under way
 -- RETURNS {"imported"} | {"fenced"}
+-- @include memory
 local memory, record = KEYS[1], KEYS[2]
-local said, said_epoch = string.match(redis.call('GET', memory) or '', '^(%l+) (%d+)$')
-if said == 'in' and tonumber(said_epoch) >= tonumber(ARGV[1]) then
+local came, refused = remembered(memory)
+if came >= tonumber(ARGV[1]) then
   return { 'imported' }
 end
 local v = redis.call('HMGET', record, 'st', 'ep')
 if v[1] and v[1] ~= 'REFUSED' and tonumber(v[2]) >= tonumber(ARGV[1]) then
   return { 'imported' }
 end
-redis.call('SET', memory, 'no ' .. ARGV[1], 'PX', ARGV[2])
+local earlier = came >= 0 and 'in ' .. came .. ' ' or ''
+local unsettled = came >= 0 and redis.call('PTTL', memory) < 0
+redis.call('SET', memory, earlier .. 'no ' .. math.max(refused, tonumber(ARGV[1])))
+if not unsettled then
+  redis.call('PEXPIRE', memory, ARGV[2])
+end
 return { 'fenced' }

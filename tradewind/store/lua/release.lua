@@ -25,8 +25,8 @@ for i = 0, (#KEYS - 2) / KEYS_EACH - 1 do
     redis.call('HINCRBY', record, 'at', -1)
     redis.call('HDEL', record, 'wk')
     redis.call('ZREM', leases, ARGV[a])
-    count(counts, 'r:' .. ARGV[a + 3], -1)
     make_ready(prefix, counts, record, ARGV[a], ARGV[a + 3], ARGV[a + 4], now_ms, true)
+    count(counts, 'r:' .. ARGV[a + 3], -1)
     wake(KEYS[5 + i * KEYS_EACH])
     item = { 'ok', ARGV[a] }
   end

@@ -4,7 +4,7 @@
 -- KEYS[1] entry  HASH  id, rg (region), ep, cf (confirmed), le (lease_until_ms), dg, rq
 -- ARGV[1] task_id
 -- ARGV[2] region
--- ARGV[3] epoch        int; higher than the entry's own, for its own task_id: it moves on
+-- ARGV[3] epoch        int; one above the entry's own, for its own task_id: it moves on
 -- ARGV[4] window_ms    int
 -- ARGV[5] digest
 -- ARGV[6] request_tag
@@ -15,9 +15,12 @@
 local entry = KEYS[1]
 local now_ms = math.floor(now_us() / 1000)
 local lease_ms = tonumber(ARGV[7])
-local v = redis.call('HMGET', entry, 'id', 'ep', 'cf')
+local v = redis.call('HMGET', entry, 'id', 'ep', 'cf', 'rg')
 local ours = v[1] == ARGV[1] and not v[3]
-if v[1] and not (ours and tonumber(ARGV[3]) >= tonumber(v[2])) then
+-- Compare and set: of two that move it on from one epoch, the second may not choose the region.
+local repeated = ours and v[2] == ARGV[3] and v[4] == ARGV[2]
+local moves_on = ours and tonumber(ARGV[3]) == tonumber(v[2]) + 1
+if v[1] and not repeated and not moves_on then
   return ledger_hit(entry, ARGV[5], ARGV[6], now_ms, lease_ms)
 end
 redis.call('HSET', entry, 'id', ARGV[1], 'rg', ARGV[2], 'ep', ARGV[3], 'dg', ARGV[5],

@@ -7,8 +7,9 @@
 -- ARGV[2] epoch   int
 -- ARGV[3] ttl_ms  int
 -- RETURNS {"ok"} | {"stale"}
+-- @include memory
 local memory, imports = KEYS[1], KEYS[2]
-if redis.call('GET', memory) ~= 'in ' .. ARGV[2] then
+if remembered(memory) ~= tonumber(ARGV[2]) then
   return { 'stale' }
 end
 redis.call('PEXPIRE', memory, ARGV[3])

@@ -11,6 +11,7 @@
 -- KEYS[7] moving      ZSET  task_id -> begun_ms
 -- KEYS[8] imports     ZSET  task_id -> imported_ms, unsettled
 -- KEYS[9] courier     STRING  worker_id of the partition's courier, with TTL
+-- KEYS[10] parked     HASH    queue, "queue name" -> tickets that no claimer could run yet
 -- ARGV[1] prefix            of the partition's keys
 -- ARGV[2] worker_id
 -- ARGV[3] courier_lease_ms  int, "" = the caller is no courier
@@ -20,38 +21,32 @@
 -- EACH KEYS normal  LIST
 -- EACH KEYS low     LIST
 -- EACH KEYS wake    LIST  the queue's hint
+-- EACH ARGV queue
 -- RETURNS {"ok", now_ms, depth, promoted, expired_leases, next_due_ms, outbox, moving, imports,
 -- RETURNS courier} | {"moving"}
--- @include now here counts wake changed ready promote
+-- @include now here counts wake changed ready promote purge
 local counts, leases, due, dead, dead_until = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local outbox, moving, imports, courier = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local outbox, courier, parked = KEYS[6], KEYS[9], KEYS[10]
 local prefix, worker_id = ARGV[1], ARGV[2]
-local KEYS_EACH = 4
+local KEYS_EACH, ARGV_EACH = 4, 1
 local now_ms = math.floor(now_us() / 1000)
 local until_now = int(now_ms)
 
-local touched = {}
-local due_now = find_due(prefix, due, now_ms, tonumber(ARGV[4]), touched)
-local past = redis.call('ZRANGEBYSCORE', dead_until, '-inf', until_now, 'LIMIT', 0, ARGV[5])
-for _, id in ipairs(past) do
-  touched[#touched + 1] = prefix .. 't:' .. id
-end
-if not due_now or not here(touched) then
+-- Look and touch first; the numbers, too, since what follows may empty a key.
+local due_now = find_due(prefix, due, now_ms, tonumber(ARGV[4]))
+local past = due_now and find_past(prefix, dead_until, outbox, now_ms, ARGV[5])
+if not past then
   return { 'moving' }
 end
+local outbox_due = redis.call('ZCOUNT', outbox, '-inf', until_now) - past.due
+local expired = redis.call('ZCOUNT', leases, '-inf', until_now)
 
 promote(prefix, counts, due, due_now, now_ms)
-for _, id in ipairs(past) do
-  local record = prefix .. 't:' .. id
-  count(counts, 'd:' .. (redis.call('HGET', record, 'q') or ''), -1)
-  redis.call('DEL', record)
-  redis.call('ZREM', dead, id)
-  redis.call('ZREM', outbox, id)
-  redis.call('ZREM', dead_until, id)
-end
-for i = 0, (#KEYS - 9) / KEYS_EACH - 1 do
-  local k = 10 + i * KEYS_EACH
-  if redis.call('EXISTS', KEYS[k], KEYS[k + 1], KEYS[k + 2]) > 0 then
+purge(counts, dead, dead_until, outbox, past)
+for i = 0, (#KEYS - 10) / KEYS_EACH - 1 do
+  local k, queue = 11 + i * KEYS_EACH, ARGV[6 + i * ARGV_EACH]
+  local ready = redis.call('EXISTS', KEYS[k], KEYS[k + 1], KEYS[k + 2]) > 0
+  if ready or redis.call('HEXISTS', parked, queue) == 1 then
     wake(KEYS[k + 3])
   end
 end
@@ -63,7 +58,5 @@ if ARGV[3] ~= '' then
     is_courier = 1
   end
 end
-return { 'ok', until_now, depth(counts), #due_now,
-  redis.call('ZCOUNT', leases, '-inf', until_now), next_due_ms(due, now_ms),
-  redis.call('ZCOUNT', outbox, '-inf', until_now), redis.call('ZCARD', moving),
-  redis.call('ZCARD', imports), is_courier }
+return { 'ok', until_now, depth(counts), #due_now, expired, due_now.next_due_ms, outbox_due,
+  redis.call('ZCARD', KEYS[7]), redis.call('ZCARD', KEYS[8]), is_courier }

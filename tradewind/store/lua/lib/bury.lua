@@ -1,10 +1,10 @@
--- State DEAD_LETTER. `move_at_ms` puts it before the courier; nil settles it, `why` says why.
--- The record loses its holder, never its failure; it stays until its retention has passed.
-local function bury(k, prefix, record, task_id, queue, kind, now_ms, retention_ms, move_at_ms, why)
-  redis.call('HSET', record, 'st', 'DEAD_LETTER', 'dk', kind, 'fa', int(now_ms), 'fo', why)
+-- State DEAD_LETTER since `died_ms`, to be purged at `until_ms`. `move_at_ms` puts it before the
+-- courier; nil settles it, `why` says why. The record loses its holder, never its failure.
+local function bury(k, prefix, record, task_id, queue, kind, died_ms, until_ms, move_at_ms, why)
+  redis.call('HSET', record, 'st', 'DEAD_LETTER', 'dk', kind, 'fa', int(died_ms), 'fo', why)
   redis.call('HDEL', record, 'wk', 'nx')
-  redis.call('ZADD', k.dead, int(now_ms), task_id)
-  redis.call('ZADD', k.dead_until, int(now_ms + retention_ms), task_id)
+  redis.call('ZADD', k.dead, int(died_ms), task_id)
+  redis.call('ZADD', k.dead_until, int(until_ms), task_id)
   if move_at_ms then
     redis.call('ZADD', k.outbox, int(move_at_ms), task_id)
   else

@@ -1,5 +1,5 @@
 -- Does the caller still hold the task? nil if so; else the item's reply. `done` is the state that
--- this very call leads to: found under the caller's token, the call was repeated and is answered ok.
+-- this very call leads to: found under the caller's token, the call is a repeat and answered ok.
 local function not_held(record, task_id, token, epoch, done)
   local v = redis.call('HMGET', record, 'st', 'tk', 'ep')
   if not v[1] then

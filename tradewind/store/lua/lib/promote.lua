@@ -1,38 +1,35 @@
 -- What is due (SCHEDULED, FAILED) becomes PENDING, at most `most` at a time.
--- Two steps, so that every touch comes before the first write.
-local function find_due(prefix, due, now_ms, most, touched)
+-- Two steps, so that every touch comes before the first write. nil: a key has left this node.
+local function find_due(prefix, due, now_ms, most)
+  local ids = redis.call('ZRANGEBYSCORE', due, '-inf', int(now_ms), 'LIMIT', 0, most)
   local found = {}
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', int(now_ms), 'LIMIT', 0, most)) do
+  for i, id in ipairs(ids) do
     local record = prefix .. 't:' .. id
     if not here({ record }) then
       return nil
     end
     local v = redis.call('HMGET', record, 'st', 'q', 'pr')
-    found[#found + 1] = { id = id, record = record, state = v[1], queue = v[2], priority = v[3] }
-    if v[2] then
-      touched[#touched + 1] = prefix .. 'q:' .. v[2] .. ':' .. v[3]
-      touched[#touched + 1] = prefix .. 'wake:' .. v[2]
+    if v[2] and not here({ prefix .. 'q:' .. v[2] .. ':' .. v[3], prefix .. 'wake:' .. v[2] }) then
+      return nil
     end
+    found[i] = { id = id, record = record, state = v[1], queue = v[2], priority = v[3] }
   end
+  -- Read now: promoting may empty the key.
+  local following = redis.call('ZRANGE', due, #ids, #ids, 'WITHSCORES')
+  found.next_due_ms = following[1] and math.max(0, tonumber(following[2]) - now_ms) or -1
   return found
 end
 
+-- Each promoted task gets its new `revision` in `found`.
 local function promote(prefix, counts, due, found, now_ms)
   for _, task in ipairs(found) do
     redis.call('ZREM', due, task.id)
     if task.state == 'FAILED' or task.state == 'SCHEDULED' then
-      count(counts, (task.state == 'FAILED' and 'f:' or 's:') .. task.queue, -1)
       redis.call('HDEL', task.record, 'nx')
-      make_ready(prefix, counts, task.record, task.id, task.queue, task.priority, now_ms, false)
+      task.revision = make_ready(prefix, counts, task.record, task.id, task.queue, task.priority,
+        now_ms, false)
+      count(counts, (task.state == 'FAILED' and 'f:' or 's:') .. task.queue, -1)
       wake(prefix .. 'wake:' .. task.queue)
     end
   end
-end
-
-local function next_due_ms(due, now_ms)
-  local first = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
-  if not first[1] then
-    return -1
-  end
-  return math.max(0, tonumber(first[2]) - now_ms)
 end

@@ -1,0 +1,71 @@
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.harness.ledger import VARIABLE, Ledger
+from tests.harness.yard import Yard, yard
+
+APP = Path(__file__).with_name("ledger_app.py")
+
+# Queues with every sign that a name may hold; a worker serves those that the file names.
+WORLD = """\
+version: 1
+partitions: 16
+regions:
+  eu-west: {redis: "redis://127.0.0.1:6401", residency: [eu]}
+  us-east: {redis: "redis://127.0.0.1:6402", residency: [us]}
+  ap-south: {redis: "redis://127.0.0.1:6403", residency: [apac]}
+rtt:
+  eu-west: {us-east: 80ms, ap-south: 130ms}
+  us-east: {ap-south: 200ms}
+rules:
+  - {name: eu-personal-data, match: {labels: {data-class: pii-eu}}, residency: [eu]}
+queues:
+  default:
+    lease: 1s
+    attempts: 2
+    backoff: {initial: 20ms, factor: 2, max: 100ms}
+    timeout: 30s
+    failover: {on: [exhausted, timeout], max_hops: 9}
+  once: {dedup: {by: payload}}
+  "a:b": {}
+  "a:b:0": {}
+  "a/b": {}
+  "..": {}
+failover: {unserved_after: 1s}
+"""
+
+
+@pytest.fixture(scope="session")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+    """One file for all fleets of the session: a process that is restarted finds it again."""
+    path = tmp_path_factory.mktemp("ledger") / "ledger"
+    path.touch()
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = str(path)
+    yield Ledger(path)
+    if before is None:
+        del os.environ[VARIABLE]
+    else:
+        os.environ[VARIABLE] = before
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def running_world(
+    tmp_path_factory: pytest.TempPathFactory, ledger: Ledger
+) -> AsyncIterator[Yard]:
+    """Three regions that the tests of this folder share."""
+    async with yard(
+        tmp_path_factory.mktemp("world"), WORLD, APP, ledger, "--concurrency", "4"
+    ) as world:
+        yield world
+
+
+@pytest.fixture
+def world(running_world: Yard, ledger: Ledger) -> Iterator[Yard]:
+    """The same, with a ledger that starts empty."""
+    running_world.ledger = ledger.from_here()
+    yield running_world

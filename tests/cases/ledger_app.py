@@ -1,0 +1,42 @@
+"""Handlers whose starts and ends the ledger judges."""
+
+import asyncio
+
+from tests.harness.ledger import note
+from tradewind import App, Context
+
+app = App()
+
+
+@app.task("sleep")
+async def sleep(ctx: Context, seconds: float = 0.0) -> str:
+    note("start", ctx)
+    await asyncio.sleep(seconds)
+    note("done", ctx)
+    return ctx.region
+
+
+@app.task("odd/name:v-1.0_x")
+async def oddly_named(ctx: Context) -> str:
+    note("start", ctx)
+    note("done", ctx)
+    return ctx.region
+
+
+@app.task("echo")
+async def echo(ctx: Context, value: object) -> object:
+    """Give back what it was given."""
+    note("start", ctx)
+    note("done", ctx)
+    return value
+
+
+@app.task("fail.in")
+async def fail_in(ctx: Context, regions: list[str], said: str = "the dependency is down") -> str:
+    """Fail where its dependency is broken, and say so."""
+    note("start", ctx)
+    await asyncio.sleep(0)
+    if ctx.region in regions:
+        raise RuntimeError(said)
+    note("done", ctx)
+    return ctx.region

@@ -1,0 +1,64 @@
+"""Case C49b: a region whose Redis is well and where nobody works."""
+
+import signal
+
+import pytest
+
+from tests.harness.patience import until
+from tests.harness.yard import Yard
+from tradewind import Client
+from tradewind.state import State
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def refusal_of(client: Client, region: str) -> str:
+    route = await client.explain("sleep", {})
+    (reason,) = (each.excluded_by for each in route.candidates if each.region == region)
+    return reason
+
+
+async def test_c49b_nothing_unpinned_goes_where_nobody_works(world: Yard) -> None:
+    worker = "worker-eu-west"
+    async with world.client("eu-west") as eu, world.client("us-east") as us:
+        assert await refusal_of(eu, "eu-west") == ""
+        world.supervisor.disable_restart(worker)
+        world.supervisor.kill(worker, signal.SIGTERM)
+        try:
+            for client in (eu, us):
+
+                async def excluded(client: Client = client) -> bool:
+                    return await refusal_of(client, "eu-west") == "no live worker"
+
+                await until(excluded, "the router holds eu-west for unserved")
+            regions, silent = await eu.admin.regions()
+            assert silent == ()
+            shown = {region.name: (region.health, region.workers) for region in regions}
+            assert shown["eu-west"] == ("HEALTHY", 0)
+            assert (await eu.admin.workers("eu-west"))[0] == []
+
+            free = [await client.submit("sleep") for client in (eu, us) for _ in range(20)]
+            pinned = await eu.submit("sleep", pin_region="eu-west")
+            fenced = await us.submit("sleep", residency=["eu"])
+            assert "eu-west" not in {receipt.region for receipt in free}
+            for receipt in free:
+                assert (await eu.wait(receipt.task_id, timeout=30)).state is State.COMPLETED
+            # Whatever its condition, the only permitted region is better than a border crossed.
+            assert {pinned.region, fenced.region} == {"eu-west"}
+            assert (await us.get(pinned.task_id)).state is State.PENDING
+        finally:
+            await world.supervisor.revive(worker)
+        for receipt in (pinned, fenced):
+            assert (await eu.wait(receipt.task_id, timeout=30)).region == "eu-west"
+
+        async def back() -> bool:
+            return await refusal_of(eu, "eu-west") == ""
+
+        await until(back, "eu-west is eligible again")
+        import asyncio
+        for i in range(8):
+            r = await eu.explain("sleep", {})
+            print(i, r.region, r.rule); [print("   ", c) for c in r.candidates]
+            print((await eu.submit("sleep")).region)
+            await asyncio.sleep(1)
+        assert (await eu.submit("sleep")).region == "eu-west"

@@ -1,0 +1,158 @@
+"""An embedded fleet to be looked at from outside: over gRPC, in its Redis, in its logs."""
+
+import asyncio
+import contextlib
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from tests.harness.ledger import Ledger
+from tests.harness.patience import until
+from tradewind import Client, regions
+from tradewind.client.views import TaskView
+from tradewind.local.embedded import EmbeddedFleet
+from tradewind.local.plan import EmbeddedOptions
+from tradewind.local.supervisor import Supervisor
+
+_GET_TIMEOUT_S = 5
+
+
+class Yard:
+    """A running fleet, and the ledger its handlers write to."""
+
+    def __init__(self, fleet: EmbeddedFleet, home: Path, ledger: Ledger) -> None:
+        self._fleet, self._home, self.ledger = fleet, home, ledger
+        self.regions = tuple(fleet.endpoints)
+
+    @property
+    def supervisor(self) -> Supervisor:
+        """The processes: `redis-R`, `router-R`, `worker-R`."""
+        return self._fleet.supervisor
+
+    def router(self, region: str) -> str:
+        """Where a region's router listens."""
+        return self._fleet.endpoints[region].grpc
+
+    def client(self, region: str, **options: Any) -> Client:
+        """A client of a region's router, standing in that region."""
+        options.setdefault("origin_region", region)
+        return Client(self.router(region), **options)
+
+    def config(self, region: str) -> Path:
+        """The file that a region's processes read."""
+        return self._home / "data" / f"regions.{region}.yaml"
+
+    def redis(self, region: str) -> "redis.Redis":
+        """A region's Redis, answers in bytes."""
+        return redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
+            self._fleet.endpoints[region].redis_url
+        )
+
+    def said(self, region: str) -> bytes:
+        """All that a region's processes have printed and logged."""
+        files = sorted((self._home / "data" / "logs").glob(f"*-{region}.log"))
+        assert len(files) == 3, files
+        return b"\n".join(file.read_bytes() for file in files)
+
+    def kept(self, region: str) -> bytes:
+        """All that a region's Redis has written to its disk."""
+        files = sorted((self._home / "data" / "regions" / region).rglob("*"))
+        return b"\n".join(file.read_bytes() for file in files if file.is_file())
+
+    async def pages(self, region: str) -> bytes:
+        """The metrics of a region's router and worker."""
+        endpoint = self._fleet.endpoints[region]
+        urls = [f"http://{address}/metrics" for address in (endpoint.http, endpoint.worker_http)]
+        return b"\n".join(await asyncio.gather(*(asyncio.to_thread(_get, url) for url in urls)))
+
+    def mentions(self, region: str, text: str) -> list[str]:
+        """Every key of a region that has `text` in its name, its members or its values."""
+        found: list[str] = []
+        with contextlib.closing(self.redis(region)) as store:
+            for key in store.scan_iter(count=1000):  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+                if any(text.encode() in part for part in _parts(store, key)):  # pyright: ignore[reportUnknownArgumentType]
+                    found.append(key.decode(errors="replace"))  # noqa: PERF401 - reads better
+        return sorted(found)
+
+    async def settled(self, client: Client, task_id: str) -> TaskView:
+        """Wait until nothing but a redrive could change the task."""
+        seen: list[TaskView] = []
+
+        async def has_settled() -> bool:
+            seen[:] = [await client.get(task_id)]
+            return seen[0].settled
+
+        await until(has_settled, f"task {task_id} is settled")
+        return seen[0]
+
+    @asynccontextmanager
+    async def overheard(self, region: str) -> AsyncIterator[bytearray]:
+        """Every command that reaches a region's Redis meanwhile, arguments included."""
+        host, _, port = self._fleet.endpoints[region].redis_url.removeprefix("redis://").partition(
+            ":"
+        )
+        reader, writer = await asyncio.open_connection(host, int(port))
+        heard = bytearray()
+
+        async def listen() -> None:
+            while chunk := await reader.read(65_536):
+                heard.extend(chunk)
+
+        writer.write(b"MONITOR\r\n")
+        assert await reader.readline() == b"+OK\r\n"
+        listening = asyncio.create_task(listen())
+        yield heard
+        listening.cancel()
+        writer.close()
+        await asyncio.gather(listening, return_exceptions=True)
+
+
+@asynccontextmanager
+async def yard(
+    home: Path, text: str, app: Path, ledger: Ledger, *worker_options: str
+) -> AsyncIterator[Yard]:
+    """Run the regions that `text` describes, on free ports; everything has ended afterwards."""
+    config = home / "regions.yaml"
+    config.write_text(text)
+    options = EmbeddedOptions(
+        config=config,
+        app=f"{app}:app",
+        data_dir=home / "data",
+        ephemeral_ports=True,
+        worker_options=worker_options,
+    )
+    fleet = EmbeddedFleet(regions.load(config), options)
+    await fleet.start()
+    try:
+        yield Yard(fleet, home, ledger)
+    finally:
+        await fleet.stop()
+
+
+def _parts(store: Any, key: bytes) -> Iterator[bytes]:
+    yield key
+    match store.type(key):
+        case b"string":
+            yield store.get(key) or b""
+        case b"list":
+            yield from store.lrange(key, 0, -1)
+        case b"set":
+            yield from store.smembers(key)
+        case b"zset":
+            yield from store.zrange(key, 0, -1)
+        case b"hash":
+            for pair in store.hgetall(key).items():
+                yield from pair
+        case b"none":  # it has expired since
+            pass
+        case other:
+            raise AssertionError(f"{key!r} is a {other!r}, which nothing here can read")
+
+
+def _get(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=_GET_TIMEOUT_S) as answer:  # noqa: S310 - our own
+        return answer.read()

@@ -1,0 +1,117 @@
+"""A store whose calls fail on command, before or after they did their work."""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tradewind.errors import StoreError
+from tradewind.store.region_store import RegionStore
+from tradewind.task import EnqueueOutcome, LedgerHit, LedgerMark, NewTask, Pointer, Record, Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Raised by the next call of `method`; `late`: after the store did it."""
+
+    method: str
+    error: StoreError
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The next call of a method does its work, says `reached`, and returns once it is `over`."""
+
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(slots=True)
+class FlakyStore:
+    """A real store, for what the router asks of it, with faults in their order."""
+
+    real: RegionStore
+    faults: deque[Fault] = field(default_factory=deque[Fault])
+    calls: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
+
+    pauses: dict[str, Pause] = field(default_factory=dict[str, Pause])
+
+    @property
+    def region(self) -> str:
+        return self.real.region
+
+    def fail(self, method: str, *errors: StoreError, late: bool = False) -> None:
+        self.faults.extend(Fault(method, error, late) for error in errors)
+
+    def pause(self, method: str) -> Pause:
+        return self.pauses.setdefault(method, Pause())
+
+    async def _rest(self, method: str) -> None:
+        if pause := self.pauses.pop(method, None):
+            pause.reached.set()
+            await pause.over.wait()
+
+    def _next(self, method: str) -> Fault | None:
+        for fault in self.faults:
+            if fault.method == method:
+                self.faults.remove(fault)
+                return fault
+        return None
+
+    async def enqueue(
+        self, tasks: Sequence[NewTask], *, timeout_s: float
+    ) -> tuple[list[EnqueueOutcome | StoreError], Mapping[int, int]]:
+        self.calls.append(("enqueue", [task.task_id for task in tasks]))
+        fault = self._next("enqueue")
+        if fault is not None and not fault.late:
+            raise fault.error
+        answer = await self.real.enqueue(tasks, timeout_s=timeout_s)
+        if fault is not None:
+            raise fault.error
+        return answer
+
+    async def refuse(self, task_id: str, epoch: int) -> Stored | None:
+        self.calls.append(("refuse", task_id))
+        if fault := self._next("refuse"):
+            raise fault.error
+        return await self.real.refuse(task_id, epoch)
+
+    async def reserve(
+        self, mark: LedgerMark, task_id: str, region: str, epoch: int
+    ) -> LedgerHit | None:
+        self.calls.append(("reserve", (task_id, region, epoch)))
+        fault = self._next("reserve")
+        if fault is not None and not fault.late:
+            raise fault.error
+        hit = await self.real.reserve(mark, task_id, region, epoch)
+        await self._rest("reserve")
+        if fault is not None:
+            raise fault.error
+        return hit
+
+    async def confirm(self, mark: LedgerMark, task_id: str, epoch: int) -> bool:
+        self.calls.append(("confirm", (task_id, epoch)))
+        if fault := self._next("confirm"):
+            raise fault.error
+        return await self.real.confirm(mark, task_id, epoch)
+
+    async def unreserve(self, mark: LedgerMark, task_id: str, epoch: int) -> bool:
+        self.calls.append(("unreserve", (task_id, epoch)))
+        if fault := self._next("unreserve"):
+            raise fault.error
+        return await self.real.unreserve(mark, task_id, epoch)
+
+    async def read(self, task_id: str) -> Record | Pointer | None:
+        if fault := self._next("read"):
+            raise fault.error
+        return await self.real.read(task_id)
+
+    async def watch(self, task_id: str) -> Record | Pointer | None:
+        if fault := self._next("watch"):
+            raise fault.error
+        return await self.real.watch(task_id)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)

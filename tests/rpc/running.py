@@ -1,0 +1,161 @@
+"""A real router in the test's own loop, over real Redis servers, and a client's way to it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import grpc.aio
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from router.gateway import Gateway
+from router.server import Server
+from tests.rpc.flaky import FlakyStore
+from tradewind import statuses
+from tradewind.clock import SystemClock
+from tradewind.errors import TradewindError
+from tradewind.fleet import Fleet
+from tradewind.store.region_store import RegionStore
+from tradewind.task import Heartbeat
+from tradewind.v1 import admin_pb2_grpc, router_pb2, router_pb2_grpc, task_pb2
+
+OWN_REGION = "eu-west"
+
+
+@dataclass(slots=True)
+class Running:
+    """A router that serves."""
+
+    gateway: Gateway
+    server: Server
+    stores: Mapping[str, FlakyStore]
+    channel: grpc.aio.Channel
+    router: Any
+    admin: Any
+
+    async def submit(
+        self, *, timeout_s: float = 10, **fields: Any
+    ) -> router_pb2.SubmitTaskResponse:
+        """Submit a task that is valid but for `fields`. Raises what the SDK would."""
+        request = router_pb2.SubmitTaskRequest(spec=spec(**fields))
+        return await answered(self.router.SubmitTask(request, timeout=timeout_s))
+
+    async def insist(
+        self, *, but: type[TradewindError] | None = None, **fields: Any
+    ) -> router_pb2.SubmitTaskResponse:
+        """Submit until it is answered, as the SDK does; an error of class `but` is raised."""
+        while True:
+            try:
+                return await self.submit(**fields)
+            except TradewindError as error:
+                if not error.retryable or type(error) is but:
+                    raise
+                await asyncio.sleep(0.02)
+
+    async def get(self, task_id: str) -> task_pb2.Task:
+        """Read a task."""
+        answer = await answered(self.router.GetTask(router_pb2.GetTaskRequest(task_id=task_id)))
+        return answer.task
+
+    async def explain(self, **fields: Any) -> task_pb2.RouteDecision:
+        """Ask where a task would go."""
+        request = router_pb2.ExplainRouteRequest(spec=spec(**fields))
+        return (await answered(self.router.ExplainRoute(request))).decision
+
+    async def stored(self) -> dict[str, int]:
+        """How many ready tasks each region holds, by the regions' own counts."""
+        found: dict[str, int] = {}
+        for name, store in self.stores.items():
+            counts = await store.real.counts()
+            if pending := sum(sum(queue.pending) for queue in counts.values()):
+                found[name] = pending
+        return found
+
+    async def staff(self, *, slots: int = 100, handlers: tuple[str, ...] = ("*",)) -> None:
+        """Give every region a live worker, and wait until the router has seen it."""
+        for name, store in self.stores.items():
+            beat = Heartbeat(f"w-{name}", name, ("default",), handlers, slots, 0, 0, 0, 1, "1")
+            await store.real.heartbeat(beat)
+            while not self.gateway.census.workers(name):  # noqa: ASYNC110 - the census polls, too
+                await asyncio.sleep(0.01)
+
+    async def key_at(self, home: str, **fields: Any) -> str:
+        """Find an idempotency key whose ledger entry lives in `home`."""
+        for number in range(200):
+            key = f"key-{number}"
+            if (await self.explain(idempotency_key=key, **fields)).ledger_home == home:
+                return key
+        raise AssertionError(home)
+
+    async def affinity_to(self, region: str) -> str:
+        """Find an affinity key that goes to `region`."""
+        for number in range(200):
+            key = f"user-{number}"
+            if (await self.explain(affinity_key=key)).region == region:
+                return key
+        raise AssertionError(region)
+
+
+def spec(**fields: Any) -> task_pb2.TaskSpec:
+    """A valid TaskSpec but for `fields`."""
+    given: dict[str, Any] = {"name": "email.send", "payload": b"{}"} | fields
+    return task_pb2.TaskSpec(**given)
+
+
+async def answered(call: Any) -> Any:
+    """Return what an RPC answered. Raises its status as our error, with the code as `code`."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raise refused(error) from None
+
+
+def refused(error: grpc.aio.AioRpcError) -> TradewindError:
+    """Read a failed RPC; the error carries `code` and `status`."""
+    read: Any = rpc_status.from_call  # pyright: ignore[reportUnknownMemberType]
+    status = read(error)
+    if status is None:
+        status = status_pb2.Status(code=error.code().value[0], message=error.details() or "")
+    ours: Any = statuses.from_status(status)
+    ours.code, ours.status = error.code(), status
+    return ours
+
+
+def fields_of(error: Any) -> list[str]:
+    """Names of the fields that a refused request violated."""
+    bad = error_details_pb2.BadRequest()
+    for detail in error.status.details:
+        if detail.Unpack(bad):
+            return [violation.field for violation in bad.field_violations]
+    return []
+
+
+@asynccontextmanager
+async def running(fleet: Fleet, region: str = OWN_REGION) -> AsyncGenerator[Running]:
+    """Serve `fleet` from `region` on a free port; everything is gone afterwards."""
+    stores = {name: FlakyStore(RegionStore(one, fleet)) for name, one in fleet.regions.items()}
+    gateway = Gateway(fleet, region, cast("Any", stores), SystemClock())
+    server = Server(gateway, "127.0.0.1:0")
+    looking = asyncio.create_task(gateway.run())
+    await gateway.census.first_look(5)
+    await server.start()
+    try:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            yield Running(
+                gateway,
+                server,
+                stores,
+                channel,
+                router_pb2_grpc.RouterServiceStub(channel),
+                admin_pb2_grpc.AdminServiceStub(channel),
+            )
+    finally:
+        hurry = asyncio.Event()
+        hurry.set()
+        await server.stop(hurry)
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+        for store in stores.values():
+            await store.real.close()

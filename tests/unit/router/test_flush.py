@@ -1,0 +1,202 @@
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from router.flush import MAX_CALLS, Flush
+from tradewind.errors import StoreError, StoreFull, StoreUnavailable
+from tradewind.limits import MAX_FLUSH, MIB
+from tradewind.state import State
+from tradewind.task import EnqueueOutcome, NewTask, Priority, Stored
+
+
+class Gate:
+    """An intake that answers when it is told to."""
+
+    region = "eu"
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+        self.begun = asyncio.Queue[None]()
+        self.open = asyncio.Event()
+        self.failure: Exception | None = None
+        self.refused: set[str] = set()
+
+    async def enqueue(
+        self, tasks: Sequence[NewTask], *, timeout_s: float
+    ) -> tuple[list[EnqueueOutcome | StoreError], Mapping[int, int]]:
+        self.calls.append([task.task_id for task in tasks])
+        self.begun.put_nowait(None)
+        await self.open.wait()
+        if self.failure is not None:
+            raise self.failure
+        return [self._outcome(task.task_id) for task in tasks], {0: len(tasks)}
+
+    def _outcome(self, task_id: str) -> EnqueueOutcome | StoreError:
+        if task_id in self.refused:
+            return StoreFull("eu")
+        return Stored(task_id, State.PENDING, created=True)
+
+    async def refuse(self, task_id: str, epoch: int) -> Stored | None:
+        raise NotImplementedError
+
+
+class Ear:
+    def __init__(self) -> None:
+        self.under_way = 0
+        self.heard: list[tuple[int, Mapping[int, int], StoreError | None]] = []
+
+    def sent(self, region: str, tasks: int) -> None:
+        self.under_way += tasks
+
+    def answered(
+        self, region: str, tasks: int, depths: Mapping[int, int], error: StoreError | None
+    ) -> None:
+        self.under_way -= tasks
+        self.heard.append((tasks, depths, error))
+
+
+def task(name: str, size: int = 1) -> NewTask:
+    return NewTask(name, "default", "n", Priority.NORMAL, b"x" * size)
+
+
+def submits(flush: Flush, *names: str) -> list[asyncio.Task[EnqueueOutcome]]:
+    return [asyncio.create_task(flush.submit(task(name), timeout_s=5)) for name in names]
+
+
+async def turns(count: int = 3) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def called(gate: Gate, times: int) -> None:
+    for _ in range(times):
+        await gate.begun.get()
+
+
+async def test_a_single_submit_leaves_at_once() -> None:
+    gate, ear = Gate(), Ear()
+    (one,) = submits(Flush(gate, ear), "a")
+
+    await turns()
+
+    assert gate.calls == [["a"]]
+    assert ear.under_way == 1
+    gate.open.set()
+    assert await one == Stored("a", State.PENDING, created=True)
+    assert ear.heard == [(1, {0: 1}, None)]
+    assert ear.under_way == 0
+
+
+async def test_what_is_ready_together_travels_together() -> None:
+    gate = Gate()
+    gate.open.set()
+    names = [str(n) for n in range(20)]
+
+    await asyncio.gather(*submits(Flush(gate, Ear()), *names))
+
+    assert gate.calls == [names]
+
+
+async def test_while_a_call_is_under_way_others_gather() -> None:
+    gate = Gate()
+    flush = Flush(gate, Ear())
+    first = submits(flush, "a")
+    await turns()
+    later = submits(flush, "b", "c")
+    await called(gate, 2)
+    gate.open.set()
+
+    await asyncio.gather(*first, *later)
+
+    assert gate.calls == [["a"], ["b", "c"]]
+
+
+async def test_a_call_carries_so_many_tasks_and_so_many_calls_are_under_way() -> None:
+    gate = Gate()
+    names = [str(n) for n in range(MAX_FLUSH * (MAX_CALLS + 1))]
+    flush = Flush(gate, Ear())
+    all_of_them = submits(flush, *names)
+    await turns()
+
+    assert [len(call) for call in gate.calls] == [MAX_FLUSH] * MAX_CALLS
+    gate.open.set()
+    await asyncio.gather(*all_of_them)
+    assert sorted(name for call in gate.calls for name in call) == sorted(names)
+
+
+async def test_large_payloads_do_not_pile_up_in_one_call() -> None:
+    gate = Gate()
+    gate.open.set()
+    flush = Flush(gate, Ear())
+
+    await asyncio.gather(*(flush.submit(task(str(n), MIB), timeout_s=5) for n in range(9)))
+
+    assert [len(call) for call in gate.calls] == [4, 4, 1]
+
+
+async def test_a_submit_whose_caller_left_before_the_call_is_dropped() -> None:
+    gate = Gate()
+    flush = Flush(gate, Ear())
+    first = submits(flush, "a")
+    await turns()
+    gone, stays = submits(flush, "b", "c")
+    await turns(1)
+    gone.cancel()
+    await called(gate, 2)
+    gate.open.set()
+
+    await asyncio.gather(*first, stays)
+
+    assert gate.calls == [["a"], ["c"]]
+
+
+async def test_a_call_that_has_begun_runs_to_its_end_though_its_callers_left() -> None:
+    gate, ear = Gate(), Ear()
+    flush = Flush(gate, ear)
+    (one,) = submits(flush, "a")
+    await turns()
+    one.cancel()
+    await asyncio.gather(one, return_exceptions=True)
+    gate.open.set()
+
+    await flush.drain()
+
+    assert ear.heard == [(1, {0: 1}, None)]
+
+
+async def test_an_item_that_failed_fails_its_own_submit_only() -> None:
+    gate, ear = Gate(), Ear()
+    gate.open.set()
+    gate.refused = {"b"}
+
+    good, bad = await asyncio.gather(*submits(Flush(gate, ear), "a", "b"), return_exceptions=True)
+
+    assert isinstance(good, Stored)
+    assert isinstance(bad, StoreFull)
+    assert isinstance(ear.heard[0][2], StoreFull)
+
+
+async def test_a_call_that_failed_fails_all_of_its_submits() -> None:
+    gate, ear = Gate(), Ear()
+    gate.open.set()
+    gate.failure = StoreUnavailable("eu", "refused", sent=False)
+
+    outcomes = await asyncio.gather(*submits(Flush(gate, ear), "a", "b"), return_exceptions=True)
+
+    assert outcomes == [gate.failure, gate.failure]
+    assert ear.heard == [(2, {}, gate.failure)]
+
+
+async def test_a_bug_reaches_its_callers_and_the_flush_goes_on() -> None:
+    gate, ear = Gate(), Ear()
+    flush = Flush(gate, ear)
+    gate.open.set()
+    gate.failure = ZeroDivisionError()
+
+    with pytest.raises(ZeroDivisionError):
+        await flush.submit(task("a"), timeout_s=5)
+    gate.failure = None
+
+    assert await flush.submit(task("b"), timeout_s=5)
+    assert ear.under_way == 0

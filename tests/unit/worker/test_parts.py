@@ -1,0 +1,127 @@
+import asyncio
+
+import pytest
+
+from tradewind.clock import ManualClock
+from tradewind.fleet import Fleet, QueuePolicy
+from tradewind.handlers import App
+from tradewind.task import Heartbeat, LiveWorker, RegionView
+from worker.pool import Pace, Pool, new_worker_id
+from worker.reach import Reach
+from worker.timers import Timers
+from worker.upkeep import longest_lease_ms, share_of
+from worker.views import view_of
+
+
+def test_workers_share_the_partitions_without_overlap_or_gap() -> None:
+    workers = ["a", "b", "c"]
+    shares = [share_of(worker, workers, 64) for worker in workers]
+    assert sorted(p for share in shares for p in share) == list(range(64))
+    assert all(share for share in shares)
+
+
+def test_a_worker_that_goes_gives_up_only_its_own_share() -> None:
+    before = share_of("a", ["a", "b", "c"], 64)
+    after = share_of("a", ["a", "b"], 64)
+    assert set(before) <= set(after)
+
+
+def test_a_worker_counts_itself_before_its_first_heartbeat_is_seen() -> None:
+    assert share_of("me", [], 4) == [0, 1, 2, 3]
+
+
+def test_a_partition_is_in_reach_from_its_first_answer_to_the_next_failure() -> None:
+    clock = ManualClock()
+    reach = Reach(clock)
+    seen = [reach.for_ms(0)]
+    reach.reached(0)
+    clock.advance(5)
+    reach.reached(0)
+    clock.advance(5)
+    seen.append(reach.for_ms(0))
+    reach.interrupted()
+    seen.append(reach.for_ms(0))
+    clock.advance(3)
+    assert (seen, reach.broken_for_ms()) == ([0.0, 10.0, 0.0], 3.0)
+
+
+def test_the_longest_lease_of_the_file_rules_the_reaper() -> None:
+    queues = {"a": QueuePolicy(lease_ms=5_000), "b": QueuePolicy(lease_ms=60_000)}
+    assert longest_lease_ms(Fleet(regions={}, queues=queues)) == 60_000
+
+
+async def test_the_earliest_timer_of_a_partition_fires_once() -> None:
+    fired: list[int] = []
+    both = asyncio.Event()
+
+    def fire(partition: int) -> None:
+        fired.append(partition)
+        if len(fired) == 2:
+            both.set()
+
+    timers = Timers(fire)
+    timers.arm(1, 60_000)
+    timers.arm(1, 1)
+    timers.arm(1, 50)
+    timers.arm(2, 5)
+    timers.arm(3, -1)
+    await both.wait()
+    timers.arm(4, 0)
+    timers.stop()
+    await asyncio.sleep(0)
+    assert fired == [1, 2]
+
+
+def test_the_heartbeat_tells_rate_and_service_time() -> None:
+    clock = ManualClock()
+    pool = Pool("w", "eu", ("default",), 4, Fleet(regions={}), App(), "1", 0)
+    pace = Pace(pool, clock)
+    for _ in range(20):
+        clock.advance(100)
+        pace.ended(0.5)
+    pace.busy = 3
+    pace.depths[7] = (5, 99)
+    beat = pace.beat()
+    assert (beat.slots, beat.busy, beat.service_s, beat.depths) == (4, 3, 0.5, {7: (5, 99)})
+    assert beat.rate == pytest.approx(1.82, abs=0.05)  # 2 s of 10 a second, averaged over 10 s
+    clock.advance(60_000)
+    assert pace.beat().rate < 0.01
+
+
+def test_worker_ids_differ_within_one_process() -> None:
+    assert new_worker_id("eu") != new_worker_id("eu")
+
+
+def beat(worker_id: str, depths: dict[int, tuple[int, int]]) -> LiveWorker:
+    base = Heartbeat(
+        worker_id=worker_id,
+        region="us",
+        queues=("default",),
+        handlers=(f"only-{worker_id}", "both"),
+        slots=4,
+        busy=1,
+        rate=2.0,
+        service_s=0.5,
+        started_ms=0,
+        version="1",
+        depths=depths,
+    )
+    return LiveWorker(base, 0)
+
+
+def test_a_region_is_the_sum_of_its_workers_with_the_newest_depth_of_each_partition() -> None:
+    workers = [beat("a", {0: (9, 100), 1: (2, 50)}), beat("b", {0: (3, 200)})]
+    assert view_of("us", 80.0, workers, full=False) == RegionView(
+        "us",
+        80.0,
+        depth=5,
+        slots=8,
+        free_slots=6,
+        rate=4.0,
+        service_s=0.5,
+        served={"default": frozenset({"only-a", "only-b", "both"})},
+    )
+
+
+def test_a_region_without_workers_serves_nothing() -> None:
+    assert view_of("us", 80.0, [], full=False) == RegionView("us", 80.0)

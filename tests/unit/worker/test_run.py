@@ -1,0 +1,300 @@
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tradewind import codec
+from tradewind.clock import ManualClock
+from tradewind.fleet import Fleet, QueuePolicy
+from tradewind.handlers import App, Context, Reject, Retry, Signals
+from tradewind.limits import MAX_ERROR_BYTES, MAX_RESULT_BYTES
+from tradewind.task import Claim, Draft, Failure, Priority
+from tradewind.v1.task_pb2 import TaskSpec
+from worker.run import Job, Ran, attempt, describe, prepare
+from worker.settle import (
+    Failed,
+    HandedBack,
+    Rejected,
+    RetryAsked,
+    Success,
+    TimedOut,
+    Unreadable,
+    Verdict,
+)
+from worker.threads import Threads
+
+FLEET = Fleet(regions={}, default_queue=QueuePolicy(attempts=5, timeout_ms=60_000))
+
+
+def claim(packed: bytes, name: str = "t") -> Claim:
+    return Claim(
+        task_id="t1",
+        region="eu",
+        partition=0,
+        queue="default",
+        name=name,
+        priority=Priority.NORMAL,
+        token=7,
+        epoch=1,
+        attempt=2,
+        crashes=0,
+        packed=packed,
+        hops=b"",
+        created_ms=0,
+        ready_ms=0,
+        claimed_ms=0,
+        hop_count=0,
+    )
+
+
+def packed(spec: TaskSpec, *, deduplicated: bool = False) -> bytes:
+    return codec.pack(
+        Draft(name=spec.name, spec=spec.SerializeToString()),
+        fingerprint=b"\xab" * 32,
+        fence=(),
+        traceparent="",
+        birth_region="eu",
+        deduplicated=deduplicated,
+        created_ms=0,
+        rule="",
+    )
+
+
+def job(function: Callable[..., Any], **settings: Any) -> Job:
+    app = App()
+    app.task("t", **settings)(function)
+    prepared = prepare(claim(packed(TaskSpec(name="t"))), app, FLEET, Signals())
+    assert isinstance(prepared, Job)
+    return prepared
+
+
+async def run(function: Callable[..., Any], **settings: Any) -> Ran:
+    stop = asyncio.get_running_loop().create_future()
+    return await attempt(job(function, **settings), Threads(), stop, ManualClock())
+
+
+async def fine() -> dict[str, int]:
+    return {"a": 1}
+
+
+def plain() -> str:
+    return threading.current_thread().name[:7]
+
+
+async def asks() -> None:
+    raise Retry(after=2)
+
+
+async def refuses() -> None:
+    raise Reject("never")
+
+
+async def needs(argument: int) -> None:
+    pass
+
+
+async def quits() -> None:
+    raise SystemExit(1)
+
+
+def quits_plainly() -> None:
+    raise KeyboardInterrupt
+
+
+async def cancels_itself() -> None:
+    raise asyncio.CancelledError
+
+
+async def returns_too_much() -> bytes:
+    return b"x" * (MAX_RESULT_BYTES + 1)
+
+
+async def returns_no_json() -> object:
+    return object()
+
+
+VERDICTS: dict[str, tuple[Callable[..., Any], Verdict]] = {
+    "a coroutine's result is JSON": (fine, Success(b'{"a":1}', "application/json")),
+    "a plain function runs in a thread": (plain, Success(b'"handler"', "application/json")),
+    "Retry asks": (asks, RetryAsked(2000)),
+    "Reject refuses": (refuses, Rejected(Failure("rejected", "never"))),
+    "arguments that do not fit are refused": (
+        needs,
+        Rejected(Failure("rejected", "argument argument is missing")),
+    ),
+    "a handler that cancels itself has failed": (
+        cancels_itself,
+        Failed(Failure("error", "CancelledError: the handler was cancelled from inside")),
+    ),
+    "a result over the limit is a failure": (
+        returns_too_much,
+        Failed(
+            Failure(
+                "result-too-large",
+                "the result has 262145 bytes, the limit is 262144; "
+                "store it elsewhere and return a reference",
+            )
+        ),
+    ),
+    "a result that is no JSON is a failure": (
+        returns_no_json,
+        Failed(
+            Failure(
+                "error",
+                "the result cannot be stored as JSON (TypeError); return JSON values or bytes",
+            )
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("function", "verdict"), VERDICTS.values(), ids=VERDICTS)
+async def test_verdicts(function: Callable[..., Any], verdict: Verdict) -> None:
+    assert (await run(function)).verdict == verdict
+
+
+@pytest.mark.parametrize("function", [quits, quits_plainly])
+async def test_a_handler_that_exits_ends_its_task_and_not_the_worker(
+    function: Callable[..., Any],
+) -> None:
+    verdict = (await run(function)).verdict
+    assert isinstance(verdict, Failed)
+    assert verdict.failure.message.startswith(("SystemExit", "KeyboardInterrupt"))
+
+
+async def test_a_failure_keeps_message_and_place_but_no_values() -> None:
+    async def fails() -> None:
+        secret = "hunter2"
+        assert secret
+        raise ValueError("no such thing")
+
+    ran = await run(fails)
+    assert isinstance(ran.verdict, Failed)
+    failure = ran.verdict.failure
+    assert (failure.kind, failure.message) == ("error", "ValueError: no such thing")
+    assert "raise ValueError" in failure.traceback
+    assert "worker/run.py" not in failure.traceback
+    assert ran.where.startswith(__file__)
+
+
+def test_error_texts_are_cut_to_their_limit() -> None:
+    def deep(n: int) -> None:
+        if n:
+            deep(n - 1)
+        raise ValueError("é" * MAX_ERROR_BYTES)
+
+    with pytest.raises(ValueError, match="é") as raised:
+        deep(50)
+    failure = describe(raised.value)
+    size = len(failure.message.encode()) + len(failure.traceback.encode())
+    assert size <= MAX_ERROR_BYTES
+
+
+async def test_a_coroutine_is_cancelled_at_its_limit() -> None:
+    cleaned = asyncio.Event()
+
+    async def slow() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cleaned.set()
+
+    ran = await run(slow, timeout=0.02)
+    assert ran == Ran(TimedOut(Failure("timeout", "the attempt ran longer than 0.02 s")))
+    assert cleaned.is_set()
+
+
+async def test_a_thread_past_its_limit_is_reported_and_keeps_its_slot() -> None:
+    release, seen = threading.Event(), threading.Event()
+
+    def stuck(ctx: Context) -> None:
+        release.wait(10)
+        if ctx.cancelled:
+            seen.set()
+
+    ran = await run(stuck, timeout=0.02)
+    assert isinstance(ran.verdict, TimedOut)
+    assert ran.leftover is not None
+    assert not ran.leftover.done()
+    release.set()
+    await ran.leftover
+    assert seen.is_set()
+
+
+async def test_a_stopped_attempt_is_handed_back() -> None:
+    started = asyncio.Event()
+
+    async def slow() -> None:
+        started.set()
+        await asyncio.sleep(60)
+
+    stop = asyncio.get_running_loop().create_future()
+    running = asyncio.create_task(attempt(job(slow), Threads(), stop, ManualClock()))
+    await started.wait()
+    stop.set_result(None)
+    assert await running == Ran(HandedBack())
+
+
+def test_the_tasks_own_settings_win_over_the_handlers_and_those_over_the_queues() -> None:
+    app = App()
+    app.task("own", timeout=1, attempts=2)(fine)
+    app.task("queue")(fine)
+    spec = TaskSpec(name="own", max_attempts=9, pin_region="eu")
+    spec.timeout.FromMilliseconds(1500)
+    found: list[tuple[int, int]] = []
+    for name, stored in (("own", spec), ("own", TaskSpec()), ("queue", TaskSpec())):
+        prepared = prepare(claim(packed(stored), name), app, FLEET, Signals())
+        assert isinstance(prepared, Job)
+        found.append((prepared.terms.attempts, prepared.terms.timeout_ms))
+    assert found == [(9, 1500), (2, 1000), (5, 60_000)]
+
+
+def test_bytes_that_are_no_task_are_damaged() -> None:
+    app = App()
+    app.task("t")(fine)
+    verdict = prepare(claim(b"\xff\xff"), app, FLEET, Signals())
+    assert verdict == Unreadable(Failure("damaged", "the stored task cannot be read"))
+
+
+def test_a_task_without_a_handler_is_handed_back() -> None:
+    assert prepare(claim(b""), App(), FLEET, Signals()) == HandedBack()
+
+
+async def test_the_context_tells_what_the_claim_says() -> None:
+    seen: list[Context] = []
+
+    async def looks(ctx: Context) -> None:
+        seen.append(ctx)
+
+    await run(looks, timeout=1)
+    (ctx,) = seen
+    assert (ctx.task_id, ctx.attempt, ctx.region, ctx.fencing_token, ctx.fingerprint) == (
+        "t1",
+        2,
+        "eu",
+        7,
+        "ab" * 32,
+    )
+    assert ctx.deadline is not None
+    assert ctx.deadline.isoformat() == "2026-01-01T00:00:01+00:00"
+
+
+async def test_an_idle_thread_is_used_again_and_busy_ones_do_not_queue() -> None:
+    threads = Threads()
+    first = await threads.run(threading.get_ident)
+    # A thread says that it is idle just after it has delivered, so ask more than once.
+    assert first in [await threads.run(threading.get_ident) for _ in range(100)]
+    both = threading.Barrier(2)
+    await asyncio.gather(threads.run(lambda: both.wait(10)), threads.run(lambda: both.wait(10)))
+
+
+async def test_what_a_thread_raises_reaches_the_caller() -> None:
+    def fails() -> None:
+        time.sleep(0)
+        raise ValueError("x")
+
+    with pytest.raises(ValueError, match="x"):
+        await Threads().run(fails)

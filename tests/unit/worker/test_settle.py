@@ -1,0 +1,173 @@
+from dataclasses import replace
+
+import pytest
+
+from tradewind.fleet import Backoff, Dedup, QueueFailover, QueuePolicy, Retention
+from tradewind.task import (
+    Bury,
+    Claim,
+    Failure,
+    Finish,
+    Priority,
+    Release,
+    RetryAt,
+    Settlement,
+)
+from worker.settle import (
+    Failed,
+    HandedBack,
+    Rejected,
+    RetryAsked,
+    Success,
+    Terms,
+    TimedOut,
+    Unreadable,
+    Verdict,
+    settle,
+)
+
+CLAIM = Claim(
+    task_id="t1",
+    region="eu",
+    partition=0,
+    queue="mail",
+    name="send",
+    priority=Priority.NORMAL,
+    token=7,
+    epoch=1,
+    attempt=1,
+    crashes=0,
+    packed=b"",
+    hops=b"",
+    created_ms=0,
+    ready_ms=0,
+    claimed_ms=0,
+    hop_count=0,
+)
+LAST = replace(CLAIM, attempt=3)
+MOVED = replace(LAST, hop_count=1)
+POLICY = QueuePolicy(
+    backoff=Backoff(initial_ms=1000, factor=2.0, max_ms=5000),
+    retention=Retention(completed_ms=10, dead_ms=20),
+    dedup=Dedup(window_ms=15),
+    failover=QueueFailover(on=("exhausted", "timeout"), max_hops=1),
+)
+TERMS = Terms(attempts=3, timeout_ms=1000, move_after_ms=5)
+ERROR, LATE, NO, BAD = (Failure(kind) for kind in ("error", "timeout", "rejected", "damaged"))
+ASKED = Failure("error", "the handler asked for another attempt")
+
+CASES: dict[str, tuple[Claim, Verdict, Terms, Settlement]] = {
+    "success is recorded for its retention": (
+        CLAIM,
+        Success(b"1", "application/json"),
+        TERMS,
+        Finish(CLAIM, b"1", "application/json", 10),
+    ),
+    "a deduplicated result outlives the window": (
+        CLAIM,
+        Success(b"1", "application/json"),
+        replace(TERMS, deduplicated=True),
+        Finish(CLAIM, b"1", "application/json", 15),
+    ),
+    "a failure with attempts left waits": (CLAIM, Failed(ERROR), TERMS, RetryAt(CLAIM, 500, ERROR)),
+    "the wait doubles": (
+        replace(CLAIM, attempt=2),
+        Failed(ERROR),
+        TERMS,
+        RetryAt(replace(CLAIM, attempt=2), 1000, ERROR),
+    ),
+    "a time-out with attempts left waits": (
+        CLAIM,
+        TimedOut(LATE),
+        TERMS,
+        RetryAt(CLAIM, 500, LATE),
+    ),
+    "a handler's own wait is a floor": (
+        CLAIM,
+        RetryAsked(60_000),
+        TERMS,
+        RetryAt(CLAIM, 60_000, ASKED),
+    ),
+    "a short wait that a handler asks for does not undercut the backoff": (
+        CLAIM,
+        RetryAsked(1),
+        TERMS,
+        RetryAt(CLAIM, 500, ASKED),
+    ),
+    "the last failure is a death of exhaustion": (
+        LAST,
+        Failed(ERROR),
+        TERMS,
+        Bury(LAST, "exhausted", ERROR, 20, may_move=True, move_after_ms=5),
+    ),
+    "a last attempt that timed out is a death of time": (
+        LAST,
+        TimedOut(LATE),
+        TERMS,
+        Bury(LAST, "timeout", LATE, 20, may_move=True, move_after_ms=5),
+    ),
+    "asking for more than there is exhausts": (
+        LAST,
+        RetryAsked(0),
+        TERMS,
+        Bury(LAST, "exhausted", ASKED, 20, may_move=True, move_after_ms=5),
+    ),
+    "a rejected task dies at once and stays": (
+        CLAIM,
+        Rejected(NO),
+        TERMS,
+        Bury(
+            CLAIM,
+            "rejected",
+            NO,
+            20,
+            may_move=False,
+            failover="failover.on of queue mail does not list rejected",
+        ),
+    ),
+    "a damaged task dies at once and stays": (
+        CLAIM,
+        Unreadable(BAD),
+        TERMS,
+        Bury(
+            CLAIM,
+            "damaged",
+            BAD,
+            20,
+            may_move=False,
+            failover="failover.on of queue mail does not list damaged",
+        ),
+    ),
+    "a pinned task stays": (
+        LAST,
+        Failed(ERROR),
+        replace(TERMS, pinned_to="eu"),
+        Bury(LAST, "exhausted", ERROR, 20, may_move=False, failover="pinned to region eu"),
+    ),
+    "a task that has moved often enough stays": (
+        MOVED,
+        Failed(ERROR),
+        TERMS,
+        Bury(
+            MOVED,
+            "exhausted",
+            ERROR,
+            20,
+            may_move=False,
+            failover="moved 1 times, failover.max_hops is 1",
+        ),
+    ),
+    "what was not started is handed back": (CLAIM, HandedBack(), TERMS, Release(CLAIM)),
+}
+
+
+@pytest.mark.parametrize(("claim", "verdict", "terms", "expected"), CASES.values(), ids=CASES)
+def test_settle(claim: Claim, verdict: Verdict, terms: Terms, expected: Settlement) -> None:
+    assert settle(claim, verdict, POLICY, terms, jitter=0.0) == expected
+
+
+def test_a_rejected_task_moves_where_the_file_says_so() -> None:
+    policy = replace(POLICY, failover=QueueFailover(on=("rejected",), max_hops=1))
+    settlement = settle(CLAIM, Rejected(NO), policy, TERMS, jitter=0.0)
+    assert isinstance(settlement, Bury)
+    assert settlement.may_move
