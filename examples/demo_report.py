@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
 from examples.demo_load import FENCED, Kind, Order
@@ -41,10 +41,18 @@ def show(seen: Evidence, out: Console) -> None:
     """Print what happened."""
     out.print()
     out.print(_routes(seen))
-    _fence_lines(seen, out)
-    _duplicate_lines(seen, out)
-    _broken_lines(seen, out)
-    _sum_lines(seen, out)
+    story = Table.grid(padding=(0, 2))
+    story.add_column(style="bold", no_wrap=True)
+    story.add_column()
+    for label, told in (
+        ("Fenced", _fenced(seen)),
+        ("Duplicates", _duplicates(seen)),
+        ("Broken", _broken(seen)),
+        ("Sum", _sum(seen)),
+    ):
+        story.add_row("", "")
+        story.add_row(label, Group(*told))
+    out.print(story)
 
 
 def _submits(seen: Evidence) -> Iterator[str]:
@@ -127,43 +135,35 @@ def _routes(seen: Evidence) -> Table:
     return made
 
 
-def _fence_lines(seen: Evidence, out: Console) -> None:
+def _fenced(seen: Evidence) -> Iterator[RenderableType]:
     fenced = [order for order in seen.orders if order.kind in FENCED]
-    origins = Counter(order.origin for order in fenced)
-    abroad = sum(count for origin, count in origins.items() if origin != "eu-west")
-    out.print(
-        f"[bold]Fenced[/]      {len(fenced)} tasks with personal data, {abroad} of them submitted "
-        "outside the EU: all stayed in eu-west."
+    abroad = sum(order.origin != "eu-west" for order in fenced)
+    yield (
+        f"{len(fenced)} tasks with personal data, {abroad} of them submitted outside the EU: "
+        "all stayed in eu-west."
     )
     for order in fenced:
         view = seen.ends[seen.first_id(order)]
         if order.kind is Kind.KEPT and view.error is not None:
-            out.print(
-                f"            One of them is dead: {view.task_id} failed {view.attempts} times "
-                f"({view.error.message})."
-            )
-            out.print(f"            It was not moved: {view.failover or 'no region may take it'}.")
+            yield f"One of them is dead: {view.task_id}, after {view.attempts} attempts"
+            yield f"  ({view.error.message})."
+            yield f"It was not moved, since its fence is the EU: {view.failover}."
 
 
-def _duplicate_lines(seen: Evidence, out: Console) -> None:
+def _duplicates(seen: Evidence) -> Iterator[RenderableType]:
     repeats = [order for order in seen.orders if order.repeats is not None]
-    elsewhere = [
-        order for order in repeats if order.origin != seen.orders[order.repeats or 0].origin
-    ]
-    sample = (elsewhere or repeats)[0]
+    abroad = [each for each in repeats if each.origin != seen.orders[each.repeats or 0].origin]
+    sample = (abroad or repeats)[0]
     first = seen.orders[sample.repeats or 0]
     key = first.request.options.get("idempotency_key")
-    out.print(
-        f"[bold]Duplicates[/]  {len(repeats)} submits used a key again and got the first id; such "
-        f"as {key}:"
-    )
+    yield f"{len(repeats)} submits used a key again and got the first id; such as {key}:"
     for words, order in (("first", first), ("again", sample)):
         receipt = seen.receipts[order.index]
         mark = "duplicate" if receipt.duplicate else "new"
-        out.print(f"            {words} from {order.origin:<9} {receipt.task_id}  {mark}")
+        yield f"  {words} from {order.origin:<9} {receipt.task_id}  {mark}"
 
 
-def _broken_lines(seen: Evidence, out: Console) -> None:
+def _broken(seen: Evidence) -> Iterator[RenderableType]:
     moved = [
         view
         for view in seen.ends.values()
@@ -171,42 +171,40 @@ def _broken_lines(seen: Evidence, out: Console) -> None:
     ]
     targets = Counter(view.region for view in moved)
     where = ", ".join(f"{count} in {region}" for region, count in targets.most_common())
-    out.print(
-        f"[bold]Broken[/]      {seen.broken} lost its way to the sink ({seen.refused} requests "
-        f"failed; its Redis and workers lived)."
+    yield (
+        f"{seen.broken} lost its way to the sink ({seen.refused} requests failed; its Redis and "
+        "workers lived)."
     )
-    out.print(f"            {len(moved)} tasks died there and were finished elsewhere: {where}.")
+    yield f"{len(moved)} tasks died there and were finished elsewhere: {where or 'none'}."
     if moved:
-        view = moved[0]
-        hops = Table("hop", "region", "ended as", "attempts", "why it left", box=box.SIMPLE_HEAD)
-        for number, stay in enumerate(view.hops, 1):
-            ended = stay.state.value if stay.state else ""
-            hops.add_row(str(number), stay.region, ended, str(stay.attempts), stay.reason)
-        out.print(f"            One of them, {view.task_id}:")
-        out.print(hops)
+        yield f"One of them, {moved[0].task_id}:"
+        yield _hops(moved[0])
 
 
-def _sum_lines(seen: Evidence, out: Console) -> None:
+def _hops(view: TaskView) -> Table:
+    made = Table("hop", "region", "ended as", "attempts", "why it left", box=box.SIMPLE_HEAD)
+    for number, stay in enumerate(view.hops, 1):
+        ended = stay.state.value if stay.state else ""
+        made.add_row(str(number), stay.region, ended, str(stay.attempts), stay.reason)
+    return made
+
+
+def _sum(seen: Evidence) -> Iterator[RenderableType]:
     submitted = len(seen.orders)
     duplicates = sum(receipt.duplicate for receipt in seen.receipts.values())
     states = Counter(view.state for view in seen.ends.values())
     completed, dead = states[State.COMPLETED], states[State.DEAD_LETTER]
     taken = Counter(delivery.message_id for delivery in seen.deliveries)
     twice = sum(count > 1 for count in taken.values())
-    out.print(
-        f"[bold]Sum[/]         {submitted} submitted = {submitted - duplicates} accepted + "
-        f"{duplicates} duplicates"
-    )
-    out.print(
-        f"            {len(seen.ends)} accepted = {completed} completed + {dead} dead "
-        "(kept by its fence)"
-    )
-    out.print(
-        f"            {len(taken)} in the sink's ledger, {twice} twice, {completed - len(taken)} "
-        f"lost, in {seen.seconds:.0f} s"
+    accepted = submitted - duplicates
+    yield f"{submitted} submitted = {accepted} accepted + {duplicates} duplicates"
+    yield f"{len(seen.ends)} accepted = {completed} completed + {dead} dead (kept by its fence)"
+    yield (
+        f"{len(taken)} in the sink's ledger, {twice} twice, {completed - len(taken)} lost, "
+        f"in {seen.seconds:.0f} s"
     )
     if twice:
-        out.print(
-            f"            ({twice} came again since their worker died before it could report; the "
-            "receiver knows them by their id)"
+        yield (
+            f"({twice} came again since their worker died before it could report; the receiver "
+            "knows them by their id)"
         )

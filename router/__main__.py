@@ -59,10 +59,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 async def _serve(arguments: argparse.Namespace, fleet: Fleet) -> int:
     """Serve until SIGTERM or SIGINT; a second one ends the waiting for RPCs under way."""
     is_child = CHILD in os.environ
+    is_first = os.environ.get(CHILD, "0") == "0"
     stores = {name: RegionStore(region, fleet) for name, region in fleet.regions.items()}
-    gateway = Gateway(fleet, arguments.region, stores, SystemClock())
+    gateway = Gateway(fleet, arguments.region, stores, SystemClock(), counts=is_first)
     server = Server(gateway, arguments.listen, reuse_port=is_child)
-    http = None if is_child else _serve_http(arguments, gateway.ready, metrics.exposition)
+    http = None if is_child else _serve_http(arguments, server.ready, metrics.exposition)
     stop, hurry = _stop_signals()
     try:
         async with asyncio.TaskGroup() as group:

@@ -127,7 +127,7 @@ def _places(spec: TaskSpec, fleet: Fleet) -> _Problems:
         count = len(spec.residency)
         problem = f"has {count} groups, the limit is {limits.MAX_RESIDENCY_GROUPS}"
         yield Violation("residency", problem)
-    else:
+    elif spec.residency and not fleet.groups.issuperset(spec.residency):
         known = ", ".join(sorted(fleet.groups)) or "none is configured"
         for group in spec.residency:
             if group not in fleet.groups:  # "" and "EU", too: never read as "no restriction"

@@ -1,39 +1,28 @@
 """Keeps a fresh view of every region: probes, heartbeats, and what our own calls bring back."""
 
 import asyncio
+import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
+from router.failures import report
 from router.signs import HOME_RTT_MS, UNKNOWN_RTT_MS, Signs
 from tradewind.clock import Clock
-from tradewind.errors import StoreError, StoreFull, StoreMoving
+from tradewind.errors import StoreError, StoreFull, StoreMoving, StoreUnavailable
 from tradewind.fleet import Fleet
 from tradewind.limits import HEARTBEAT_EVERY_MS, SECOND_MS
 from tradewind.metrics import REGION_RTT_SECONDS
 from tradewind.ports import Vitals
 from tradewind.task import LiveWorker, RegionView
 
+_log = logging.getLogger(__name__)
 _A_LITTLE_LESS: Final = 0.999
 
 
 def _no_hook(_region: str, _what: str) -> None:
     """Nobody waits for a pass."""
-
-
-def _nearest_first(views: list[RegionView], near: str, band_ms: float) -> list[RegionView]:
-    """Count the caller's own region as the nearest, unless another is nearer by a band.
-
-    Closer than that it is noise that decides, most of all where all regions are on one machine.
-    """
-    others_ms = min((view.rtt_ms for view in views if view.name != near), default=math.inf)
-    return [
-        replace(view, rtt_ms=others_ms * _A_LITTLE_LESS)
-        if view.name == near and others_ms <= view.rtt_ms < others_ms + band_ms
-        else view
-        for view in views
-    ]
 
 
 class Census:
@@ -51,6 +40,7 @@ class Census:
         """`region` is the router's own. `on_pass(region, "probe" | "workers")` is for tests."""
         self._fleet, self._region, self._vitals = fleet, region, vitals
         self._clock, self._on_pass = clock, on_pass
+        self._band_ms = fleet.steering.band_min_ms
         now_ms = clock.monotonic_ms()
         self._signs = {
             name: Signs(
@@ -59,18 +49,20 @@ class Census:
             for name in fleet.regions
         }
         self._connected = dict.fromkeys(vitals, False)
+        self._down: set[str] = set()
         self._first_look = {name: asyncio.Event() for name in vitals}
 
     def views(self, origin: str | None = None) -> list[RegionView]:
         """Every region as of now. For a caller in another region than ours, RTT is its prior."""
         now_ms = self._clock.monotonic_ms()
         near = origin or self._region
-        elsewhere = origin if origin and origin != self._region else None
-        views = [
-            signs.view(now_ms, rtt_ms=self._known_prior_ms(elsewhere, name) if elsewhere else None)
-            for name, signs in self._signs.items()
-        ]
-        return _nearest_first(views, near, self._fleet.steering.band_min_ms)
+        rtts_ms = {name: self._rtt_ms(near, name) for name in self._signs}
+        # The caller's own region counts as the nearest, unless another is nearer by a band:
+        # below that it is noise that decides, most of all where all regions are on one machine.
+        others_ms = min((ms for name, ms in rtts_ms.items() if name != near), default=math.inf)
+        if near in rtts_ms and others_ms <= rtts_ms[near] < others_ms + self._band_ms:
+            rtts_ms[near] = others_ms * _A_LITTLE_LESS
+        return [signs.view(now_ms, rtt_ms=rtts_ms[name]) for name, signs in self._signs.items()]
 
     def view(self, region: str) -> RegionView:
         """One region as of now."""
@@ -88,6 +80,10 @@ class Census:
         """Tasks are on their way to a region."""
         self._signs[region].sent(tasks)
 
+    def dropped(self, region: str, tasks: int) -> None:
+        """They are not any more, and nothing was learnt."""
+        self._signs[region].sent(-tasks)
+
     def answered(
         self, region: str, tasks: int, depths: Mapping[int, int], error: StoreError | None
     ) -> None:
@@ -102,6 +98,7 @@ class Census:
             signs.filled(now_ms)
         # A full store and a slot that moves are answers: the region lives.
         signs.called(now_ms, ok=error is None or isinstance(error, StoreFull | StoreMoving))
+        self._tell(region, error)
 
     async def first_look(self, timeout_s: float) -> None:
         """Return once every region was probed, or `timeout_s` is over."""
@@ -121,41 +118,70 @@ class Census:
 
     async def _probe_loop(self, name: str) -> None:
         while True:
-            await self._probe(name)
+            await self._look(name, "probe", self._probe)
+            self._first_look[name].set()
             await asyncio.sleep(self._fleet.health.interval_ms / SECOND_MS)
-
-    async def _probe(self, name: str) -> None:
-        rtt_ms: float | None = None
-        try:
-            async with asyncio.timeout(self._fleet.health.timeout_ms / SECOND_MS):
-                if not self._connected[name]:
-                    await self._vitals[name].probe()  # this one measures how long connecting takes
-                rtt_ms = await self._vitals[name].probe()
-        except (StoreError, TimeoutError):
-            pass  # a failed probe is the finding
-        self._connected[name] = rtt_ms is not None
-        self._signs[name].probed(self._clock.monotonic_ms(), rtt_ms)
-        REGION_RTT_SECONDS.labels(name).set(self._signs[name].rtt.ms / SECOND_MS)
-        self._first_look[name].set()
-        self._on_pass(name, "probe")
 
     async def _workers_loop(self, name: str) -> None:
         while True:
-            await self._muster(name)
+            await self._look(name, "workers", self._muster)
             await asyncio.sleep(HEARTBEAT_EVERY_MS / SECOND_MS)
+
+    async def _look(self, name: str, what: str, look: Callable[[str], Awaitable[None]]) -> None:
+        """Look once. A bug is logged, and the next look comes all the same."""
+        try:
+            await look(name)
+        except Exception as error:  # noqa: BLE001 - without its census a router is blind
+            report(f"census: {what}", error)
+        self._on_pass(name, what)
+
+    async def _probe(self, name: str) -> None:
+        rtt_ms, failure = None, None
+        try:
+            async with self._in_time(name):
+                if not self._connected[name]:
+                    await self._vitals[name].probe()  # this one measures how long connecting takes
+                rtt_ms = await self._vitals[name].probe()
+        except StoreError as error:
+            failure = error
+        self._connected[name] = rtt_ms is not None
+        self._signs[name].probed(self._clock.monotonic_ms(), rtt_ms)
+        REGION_RTT_SECONDS.labels(name).set(self._signs[name].rtt.ms / SECOND_MS)
+        self._tell(name, failure)
 
     async def _muster(self, name: str) -> None:
         try:
-            async with asyncio.timeout(self._fleet.health.timeout_ms / SECOND_MS):
+            async with self._in_time(name):
                 workers = await self._vitals[name].workers()
         except StoreError as error:
             self.note(name, error)
-        except TimeoutError:
-            self._signs[name].called(self._clock.monotonic_ms(), ok=False)
         else:
             self.note(name, None)
             self._signs[name].mustered(self._clock.monotonic_ms(), workers)
-        self._on_pass(name, "workers")
+
+    @asynccontextmanager
+    async def _in_time(self, name: str) -> AsyncGenerator[None]:
+        try:
+            async with asyncio.timeout(self._fleet.health.timeout_ms / SECOND_MS):
+                yield
+        except TimeoutError:
+            raise StoreUnavailable(name, "no answer in time", sent=True) from None
+
+    def _tell(self, name: str, error: StoreError | None) -> None:
+        """Log when a region goes down or comes back, as seen from here."""
+        down = self._signs[name].verdict.down
+        if down == (name in self._down):
+            return
+        if down:
+            self._down.add(name)
+            _log.warning("a region is down", extra={"of": name, "cause": str(error)})
+        else:
+            self._down.discard(name)
+            _log.info("a region is back", extra={"of": name})
+
+    def _rtt_ms(self, origin: str, name: str) -> float:
+        prior_ms = None if origin == self._region else self._known_prior_ms(origin, name)
+        return self._signs[name].rtt.ms if prior_ms is None else prior_ms
 
     def _prior_ms(self, origin: str, name: str) -> float:
         known_ms = self._known_prior_ms(origin, name)

@@ -10,9 +10,9 @@ def report(method: str, error: BaseException) -> None:
     """Log where it happened and of which type, but not its text: that may hold a payload."""
     frames = traceback.extract_tb(error.__traceback__)
     _log.error(
-        "an RPC failed for an unknown cause",
+        "failed for an unknown cause",
         extra={
-            "method": method,
+            "in": method,
             "error": type(error).__qualname__,
             "at": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
         },

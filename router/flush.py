@@ -23,7 +23,11 @@ class Listener(Protocol):
     """Whoever wants to know what flushing tells about a region."""
 
     def sent(self, region: str, tasks: int) -> None:
-        """Tasks are on their way."""
+        """Tasks are on their way, from the moment they were given to the flush."""
+        ...
+
+    def dropped(self, region: str, tasks: int) -> None:
+        """They are not any more: their callers left before the call."""
         ...
 
     def answered(
@@ -55,6 +59,8 @@ class Flush:
         loop = asyncio.get_running_loop()
         waiting = _Waiting(task, loop.time() + timeout_s, loop.create_future())
         self._waiting.append(waiting)
+        # Counted now: the next decision of the same moment must see that this one goes there.
+        self._listener.sent(self._intake.region, 1)
         self._arm(loop)
         return await waiting.answer
 
@@ -91,6 +97,7 @@ class Flush:
         while self._waiting and len(batch) < MAX_FLUSH:
             if self._waiting[0].answer.done():  # its caller is gone
                 self._waiting.popleft()
+                self._listener.dropped(self._intake.region, 1)
                 continue
             room -= len(self._waiting[0].task.packed)
             if room < 0 and batch:
@@ -107,7 +114,6 @@ class Flush:
         region, count = self._intake.region, len(batch)
         now_s = asyncio.get_running_loop().time()
         timeout_s = max(0.001, max(waiting.until_s for waiting in batch) - now_s)
-        self._listener.sent(region, count)
         depths: Mapping[int, int] = {}
         failure: StoreError | None = None
         try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import secrets
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -10,6 +11,7 @@ import grpc.aio
 from router.admin import AdminService
 from router.census import Census
 from router.flush import Flush
+from router.gauges import Gauges
 from router.lookup import Lookup
 from router.reserve import Ledgers
 from router.route import Routes
@@ -31,11 +33,22 @@ class Gateway:
     """A router without its listener."""
 
     def __init__(
-        self, fleet: Fleet, region: str, stores: Mapping[str, RegionPorts], clock: Clock
+        self,
+        fleet: Fleet,
+        region: str,
+        stores: Mapping[str, RegionPorts],
+        clock: Clock,
+        *,
+        counts: bool = True,
     ) -> None:
-        """`region` is the router's own; `stores` has every region of the fleet."""
+        """`region` is the router's own; `stores` has every region of the fleet.
+
+        `counts`: export what the own region holds; of several processes one does it for all.
+        """
+        self._counts = counts
         self.census = Census(fleet, region, stores, clock)
         self._flushes = {name: Flush(store, self.census) for name, store in stores.items()}
+        self._gauges = Gauges(fleet, stores[region], self.census)
         lookup = Lookup(stores, fleet.partitions)
         self._watches = Watches(stores, lookup)
         self._submitter = Submitter(
@@ -46,7 +59,7 @@ class Gateway:
             lookup,
             stores,
             clock,
-            random.SystemRandom(),
+            random.Random(secrets.randbits(128)),
         )
         self._router = RouterService(fleet, self._submitter, lookup, self._watches)
         self._admin = AdminService(fleet, self.census, stores, clock)
@@ -68,6 +81,8 @@ class Gateway:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.census.run())
             group.create_task(self._watches.run())
+            if self._counts:
+                group.create_task(self._gauges.run())
 
     def close(self) -> None:
         """Let open streams end."""

@@ -11,7 +11,7 @@ from google.rpc import status_pb2
 
 from router.failures import report
 from tradewind import statuses
-from tradewind.errors import InvalidTask, StoreContractBroken, TradewindError
+from tradewind.errors import InvalidTask, TradewindError
 
 _OURS: Final = "/tradewind.v1."
 _DETAILS_KEY: Final = "grpc-status-details-bin"
@@ -123,7 +123,7 @@ async def _abort(context: Context, name: str, error: Exception) -> None:
         )
     else:
         status = statuses.to_status(error)
-        if not statuses.is_known(error) or isinstance(error, StoreContractBroken):
+        if statuses.is_for_the_log(error):
             report(name, error)
     await context.abort(
         _CODES[status.code],

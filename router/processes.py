@@ -25,7 +25,7 @@ from tradewind.http import parse_address
 from tradewind.local.leash import leashed
 
 _log = logging.getLogger(__name__)
-CHILD: Final = "TRADEWIND_ROUTER_CHILD"  # set in the environment of a child
+CHILD: Final = "TRADEWIND_ROUTER_CHILD"  # in the environment of a child: its number, from 0
 _WRONG_USAGE: Final = 2  # a child that says so will say so again
 _FIRST_PAUSE_S: Final = 0.2
 _MAX_PAUSE_S: Final = 5.0
@@ -74,7 +74,7 @@ class Processes:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
         try:
-            codes = await asyncio.gather(*(self._keep() for _ in range(self._count)))
+            codes = await asyncio.gather(*map(self._keep, range(self._count)))
         finally:
             self._held.close()
             shutil.rmtree(self._metrics_dir, ignore_errors=True)
@@ -87,12 +87,12 @@ class Processes:
             with contextlib.suppress(ProcessLookupError):
                 child.terminate()
 
-    async def _keep(self) -> int:
+    async def _keep(self, place: int) -> int:
         """One place: a child in it until we stop."""
         pause_s = _FIRST_PAUSE_S
         while True:
             began_s = time.monotonic()
-            code = await self._one()
+            code = await self._one(place)
             if code == _WRONG_USAGE:
                 self._signalled()
             if self._stopping.is_set():
@@ -104,9 +104,9 @@ class Processes:
                 async with asyncio.timeout(pause_s):
                     await self._stopping.wait()
 
-    async def _one(self) -> int:
+    async def _one(self, place: int) -> int:
         command = leashed([sys.executable, "-P", "-m", "router", *self._argv])
-        env = {**os.environ, CHILD: "1", "PROMETHEUS_MULTIPROC_DIR": self._metrics_dir}
+        env = {**os.environ, CHILD: str(place), "PROMETHEUS_MULTIPROC_DIR": self._metrics_dir}
         child = await asyncio.create_subprocess_exec(*command, env=env)
         self._children.add(child)
         if self._stopping.is_set():

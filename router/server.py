@@ -35,6 +35,7 @@ class Server:
         `reuse_port` shares it with other processes, which must be ours: see __main__.
         """
         self._gateway = gateway
+        self._started = False
         host, port = parse_address(listen)
         if not reuse_port:
             check_free(host, port)
@@ -52,6 +53,13 @@ class Server:
         """Serve. Health says SERVING once a region is reachable."""
         await self._set_health()
         await self._server.start()
+        self._started = True
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether a submit could be taken right now, and if not, why not. From any thread."""
+        if not self._started:
+            return False, "the listener is not open yet"
+        return self._gateway.ready()
 
     async def run(self) -> None:
         """Keep the health service true until cancelled."""

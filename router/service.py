@@ -166,10 +166,9 @@ async def _result(
 ) -> router_pb2.SubmitTasksResult:
     try:
         return router_pb2.SubmitTasksResult(accepted=await submit)
-    except TradewindError as error:
-        return router_pb2.SubmitTasksResult(error=statuses.to_status(error))
     except Exception as error:  # noqa: BLE001 - one task's bug must not hide the others' outcomes
-        report("SubmitTasks", error)
+        if statuses.is_for_the_log(error):
+            report("SubmitTasks", error)
         return router_pb2.SubmitTasksResult(error=statuses.to_status(error))
 
 

@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Generator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+from router.failures import report
 from router.lookup import Lookup
 from tradewind.errors import NoRegionReachable, RegionSilent, StoreError
 from tradewind.ports import Reads
+from tradewind.state import State
 from tradewind.task import Record
 
 REREAD_S: Final = 5.0  # the longest that a missed report can hide a change
@@ -42,7 +44,7 @@ class Watches:
     async def follow(self, task_id: str) -> AsyncIterator[Record]:
         """Yield the task at once, then after each change, until it is settled.
 
-        (epoch, revision) never goes back. A region that falls silent after the first answer is
+        What was shown never goes back. A region that falls silent after the first answer is
         waited for. Raises what Lookup.find raises.
         """
         self._wanted.set()
@@ -83,6 +85,8 @@ class Watches:
                     self._report(task_id)
             except StoreError:
                 pass  # the re-read covers the gap
+            except Exception as error:  # noqa: BLE001 - watchers must not go deaf for one bug
+                report("changes", error)
             self._report("")
             await asyncio.sleep(_RETRY_S)
 
@@ -106,4 +110,10 @@ class Watches:
 
 
 def _is_news(record: Record, last: Record | None) -> bool:
-    return last is None or (record.epoch, record.revision) > (last.epoch, last.revision)
+    return last is None or _order(record) > _order(last)
+
+
+def _order(record: Record) -> tuple[int, int]:
+    """A task under way bears its next epoch already, but its revisions go on from the last one."""
+    moving = record.state is State.MOVING
+    return (record.epoch - 1 if moving else record.epoch, record.revision)

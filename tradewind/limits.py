@@ -50,7 +50,7 @@ SWEEP_EVERY_MS = 10 * SECOND_MS
 SWEEP_AFTER_LOSS_MS = 1 * SECOND_MS  # in the minute after a worker or connection was lost
 HEARTBEAT_EVERY_MS = 1 * SECOND_MS
 WORKER_GONE_MS = 10 * SECOND_MS  # no heartbeat for this long: the worker is gone
-COURIER_LEASE_MS = 3 * SWEEP_EVERY_MS
+COURIER_LEASE_MS = 5 * SWEEP_AFTER_LOSS_MS  # a courier with work renews every SWEEP_AFTER_LOSS_MS
 RENEWALS_PER_LEASE = 6  # six chances a lease, as 5 s renewals of a 30 s lease (peers.md section 4)
 
 # --- what a deployment is made of

@@ -18,6 +18,7 @@ from tradewind.errors import InvalidTask, OutcomeUnknown, SubmitInFlight, Tradew
 
 DOMAIN: Final = "tradewind"
 INTERNAL_REASON: Final = "INTERNAL"
+_INTERNAL_MESSAGE: Final = "internal error; the router's log has the cause"
 
 _Code = grpc.StatusCode
 #: Every error that a router may answer with.
@@ -87,6 +88,11 @@ def is_known(error: BaseException) -> bool:
     return type(error) in CODES
 
 
+def is_for_the_log(error: BaseException) -> bool:
+    """Whether the cause is ours to mend: it is logged, and its text, perhaps Redis's, hidden."""
+    return not is_known(error) or isinstance(error, errors.StoreContractBroken)
+
+
 def code_of(error: BaseException) -> grpc.StatusCode:
     """Return the gRPC code; INTERNAL for what has no row."""
     if isinstance(error, OutcomeUnknown) and error.deadline_passed:
@@ -106,8 +112,9 @@ def to_status(error: BaseException) -> status_pb2.Status:
     code: int = code_of(error).value[0]
     if not isinstance(error, TradewindError) or not is_known(error):
         details = [error_details_pb2.ErrorInfo(reason=INTERNAL_REASON, domain=DOMAIN)]
-        return _status(code, "internal error; the router's log has the cause", details)
-    return _status(code, str(error), _details(error))
+        return _status(code, _INTERNAL_MESSAGE, details)
+    message = _INTERNAL_MESSAGE if is_for_the_log(error) else str(error)
+    return _status(code, message, _details(error))
 
 
 def from_status(status: status_pb2.Status) -> TradewindError:

@@ -14,7 +14,7 @@ from tradewind.clock import SystemClock
 from tradewind.errors import ConfigError, IdentityMismatch, SetupError
 from tradewind.fleet import Fleet
 from tradewind.handlers import App
-from tradewind.http import HttpServer, Ready, parse_address
+from tradewind.http import HttpServer, Ready, check_bind, parse_address
 from tradewind.store.region_store import RegionStore
 from worker.apps import load_app
 from worker.pool import Pool, new_worker_id
@@ -42,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         fleet = regions.load(arguments.config)
         _check_region(fleet, arguments)
+        if arguments.http:
+            check_bind(parse_address(arguments.http)[0], insecure_bind=arguments.insecure_bind)
         app = load_app(arguments.app)
     except (ConfigError, SetupError) as error:
         return _say(error, WRONG_USAGE)

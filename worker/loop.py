@@ -13,9 +13,10 @@ from tradewind.errors import StoreError
 from tradewind.handlers import Signals
 from tradewind.limits import MAX_CLAIM
 from tradewind.ports import Claims, Upkeep
-from tradewind.task import Bury, Claim, ClaimBatch, RetryAt, Settlement
+from tradewind.task import Bury, Claim, ClaimBatch, Release, RetryAt, Settlement, Swept
 from worker.guard import Guard
-from worker.patience import Patience
+from worker.line import COLD_MS, Line
+from worker.patience import Patience, lasting
 from worker.pool import Pace, Pool
 from worker.reach import Reach
 from worker.run import Job, Ran, attempt, prepare
@@ -27,7 +28,6 @@ from worker.timers import Timers
 _log = logging.getLogger(__name__)
 _WAIT_S: Final = 5.0  # a blocked wait says so little that a dead connection shows only at its end
 _FIRST_WAIT_S: Final = 0.1  # after an error
-_COLD_MS: Final = 1_000  # see ports.Upkeep.wait
 _SIDE_BY_SIDE: Final = 4  # partitions claimed from at the same time: they leave in one write
 _RELEASE_TIMEOUT_S: Final = 3.0  # for handing back at the end; leases bring back what is left
 
@@ -78,13 +78,11 @@ class Loop:
         )
         self._slots: set[_Slot] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        # Partitions that may have work: hinted ones first, then those that had more than we took.
-        self._fresh: dict[int, None] = {}
-        self._rest: dict[int, None] = {}
+        self._line = Line()
         self._changed = asyncio.Event()
-        # Partitions whose hint is for a worker with other handlers, and until when (monotonic ms).
-        self._cold: dict[int, float] = {}
         self._claiming = 0
+        self._handed_back: set[int] = set()
+        self._watching: asyncio.Task[None] | None = None
         self._stopping = False
         self._trouble = "no connection yet"
 
@@ -94,10 +92,10 @@ class Loop:
             return False, "shutting down"
         return not self._trouble, self._trouble
 
-    def due(self, partition: int, in_ms: int) -> None:
-        """Look at `partition` in `in_ms`, when a delayed task of it is due; negative: never."""
-        if not self._stopping:
-            self._timers.arm(partition, in_ms)
+    def swept(self, partition: int, swept: Swept) -> None:
+        """Take what a sweep says of a partition."""
+        self._pace.depths[partition] = (swept.depth, swept.now_ms)
+        self._due(partition, swept.next_due_ms)
 
     async def run(self) -> None:
         """Take and run tasks until cancelled. The store has been started."""
@@ -106,9 +104,9 @@ class Loop:
             metrics.WORKER_SLOTS.labels(self._pool.region, kind).set(0)
         self._count_slots()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._settler.run())
-            group.create_task(self._watch())
-            group.create_task(self._take())
+            group.create_task(lasting(self._settler.run, "settling"))
+            group.create_task(lasting(self._take, "claiming"))
+            self._watching = group.create_task(lasting(self._watch, "waiting for work"))
 
     async def drain(self, grace: "asyncio.Future[None]") -> None:
         """Take nothing new; return once all has ended, or soon after `grace` is done.
@@ -117,6 +115,8 @@ class Loop:
         """
         self._stopping = True
         self._timers.stop()
+        if self._watching is not None:  # or it takes hints that others should have
+            self._watching.cancel()
         self._nudge()
         idle = asyncio.ensure_future(self._idle())
         await asyncio.wait({idle, grace}, return_when=asyncio.FIRST_COMPLETED)
@@ -126,6 +126,8 @@ class Loop:
                 slot.end()
             await asyncio.wait({idle}, timeout=_RELEASE_TIMEOUT_S)
         idle.cancel()
+        # Our own wait may have swallowed the hints of what was handed back.
+        await asyncio.gather(*map(self._pass_on, self._handed_back))
 
     @property
     def _free(self) -> int:
@@ -139,7 +141,7 @@ class Loop:
         """Wait for hints while there is a free slot and no hint in hand."""
         patience = Patience()
         while True:
-            await self._until(lambda: self._free > 0 and not self._fresh)
+            await self._until(lambda: self._free > 0 and not self._line.has_hint)
             try:
                 partition = await self._wait()
             except StoreError as error:
@@ -153,10 +155,10 @@ class Loop:
 
     async def _wait(self) -> int | None:
         """One blocked wait on the partitions that are worth it."""
-        now_ms = self._clock.monotonic_ms()
-        self._cold = {p: until for p, until in self._cold.items() if until > now_ms}
-        partitions = [p for p in range(self._store.partitions) if p not in self._cold]
-        wait_s = _COLD_MS / 1000 if self._cold else _WAIT_S
+        partitions, some_cold = self._line.worth_waiting_for(
+            range(self._store.partitions), self._clock.monotonic_ms()
+        )
+        wait_s = COLD_MS / 1000 if some_cold else _WAIT_S
         if self._trouble:  # ask shortly: readiness waits for the answer
             wait_s = _FIRST_WAIT_S
         return await self._store.wait(self._pool.queues, partitions, timeout_s=wait_s)
@@ -165,7 +167,7 @@ class Loop:
         """The partition has work, or will have it after a promotion."""
         if self._stopping:
             return
-        self._fresh[partition] = None
+        self._line.hinted(partition)
         if self._free > 0:
             self._nudge()
         else:  # A hint in a busy worker's hand wakes nobody: set it anew for an idle one.
@@ -185,8 +187,8 @@ class Loop:
         """Claim whenever there are free slots and partitions that may have work."""
         patience = Patience()
         while True:
-            await self._until(lambda: self._free > 0 and bool(self._fresh or self._rest))
-            chosen = self._choose()
+            await self._until(lambda: self._free > 0 and bool(self._line))
+            chosen = self._line.choose(min(_SIDE_BY_SIDE, self._free))
             each, over = divmod(self._free, len(chosen))
             limits = [min(each + (place < over), MAX_CLAIM) for place in range(len(chosen))]
             answers = await asyncio.gather(*map(self._claim, chosen, limits))
@@ -194,15 +196,6 @@ class Loop:
                 patience.reset()
             else:
                 await patience.wait()
-
-    def _choose(self) -> list[int]:
-        """Take the next partitions out of the line: hinted ones first, each in its turn."""
-        line = [*self._fresh, *(p for p in self._rest if p not in self._fresh)]
-        chosen = line[: min(_SIDE_BY_SIDE, self._free)]
-        for partition in chosen:
-            self._fresh.pop(partition, None)
-            self._rest.pop(partition, None)
-        return chosen
 
     async def _claim(self, partition: int, limit: int) -> bool:
         """Claim and start up to `limit` tasks. False if the store did not answer."""
@@ -218,7 +211,7 @@ class Loop:
             )
         except StoreError as error:
             self._failed(error)
-            self._rest[partition] = None
+            self._line.has_more(partition)
             return False
         finally:
             self._claiming -= 1
@@ -234,10 +227,15 @@ class Loop:
         """What the partition said of itself."""
         self._pace.depths[partition] = (batch.depth, batch.now_ms)
         if batch.claims and batch.depth:
-            self._rest[partition] = None  # at the end of the line: others have their turn first
+            self._line.has_more(partition)
         if batch.parked and not batch.claims:
-            self._cold[partition] = self._clock.monotonic_ms() + _COLD_MS
-        self.due(partition, batch.next_due_ms)
+            self._line.chill(partition, self._clock.monotonic_ms())
+        self._due(partition, batch.next_due_ms)
+
+    def _due(self, partition: int, in_ms: int) -> None:
+        """Look at the partition when its next delayed task is due; negative: never."""
+        if not self._stopping:
+            self._timers.arm(partition, in_ms)
 
     # --- hold, attempt, settle
 
@@ -264,8 +262,10 @@ class Loop:
 
     async def _run(self, slot: _Slot, job: Job) -> None:
         began_ms = self._clock.monotonic_ms()
+        leftover = None
         try:
             ran = await attempt(job, self._threads, slot.stop, self._clock)
+            leftover = ran.leftover
             took_s = (self._clock.monotonic_ms() - began_ms) / 1000
             self._pace.ended(took_s)
             metrics.TASK_SECONDS.observe(took_s)
@@ -273,19 +273,25 @@ class Loop:
             settlement = settle(job.claim, ran.verdict, job.policy, job.terms, jitter=jitter)
             self._log(settlement, ran, took_s)
             self._settler.put(settlement)
-            if ran.leftover is not None:
-                await asyncio.wait({ran.leftover})
         finally:
-            self._slots.discard(slot)
-            self._count_slots()
-            self._nudge()
+            if leftover is None:
+                self._leave(slot)
+            else:  # The slot stays taken until the handler really ends; nothing else waits for it.
+                leftover.add_done_callback(lambda _: self._leave(slot))
+
+    def _leave(self, slot: _Slot) -> None:
+        self._slots.discard(slot)
+        self._count_slots()
+        self._nudge()
 
     def _settled(self, settlement: Settlement) -> None:
         partition = settlement.claim.partition
         if isinstance(settlement, Bury) and settlement.may_move:
             self._on_buried(partition, settlement.move_after_ms)
         elif isinstance(settlement, RetryAt):
-            self.due(partition, settlement.delay_ms)
+            self._due(partition, settlement.delay_ms)
+        elif isinstance(settlement, Release):
+            self._handed_back.add(partition)
         self._nudge()
 
     def _log(self, settlement: Settlement, ran: Ran, took_s: float) -> None:

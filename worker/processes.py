@@ -33,8 +33,7 @@ class Processes:
         self._metrics_dir = tempfile.mkdtemp(prefix="tradewind-metrics-")
         self._children: dict[int, asyncio.subprocess.Process] = {}
         self._states = ["starting"] * count  # "" is ready
-        self._stopping = asyncio.Event()
-        self._refused = False
+        self._stopping = False
 
     def ready(self) -> tuple[bool, str]:
         """Whether every process is, and if not, why not."""
@@ -58,7 +57,7 @@ class Processes:
 
     def _signalled(self) -> None:
         """Pass it on: each child counts its own signals."""
-        self._stopping.set()
+        self._stopping = True
         for child in self._children.values():
             with contextlib.suppress(ProcessLookupError):
                 child.terminate()
@@ -70,23 +69,27 @@ class Processes:
             code = await self._one(place)
             if code == _WRONG_USAGE:
                 self._signalled()
-            if self._stopping.is_set():
-                return max(code, 0) if code >= 0 else 1
+            if self._stopping:
+                return code if code >= 0 else 1  # a signal ended it
             self._states[place] = "starting anew"
             _log.error("a worker process ended", extra={"place": place + 1, "status": code})
-            with contextlib.suppress(TimeoutError):
-                await patience.wait()
+            await patience.wait()
+            if self._stopping:
+                return 0
 
     async def _one(self, place: int) -> int:
         reading, writing = os.pipe()
         command = leashed([sys.executable, "-P", "-m", "worker", *self._argv])
         env = {**os.environ, READY_FD: str(writing), "PROMETHEUS_MULTIPROC_DIR": self._metrics_dir}
         try:
-            child = await asyncio.create_subprocess_exec(*command, pass_fds=(writing,), env=env)
+            # A session of its own: a Ctrl-C must not reach it twice, by the terminal and by us.
+            child = await asyncio.create_subprocess_exec(
+                *command, pass_fds=(writing,), env=env, start_new_session=True
+            )
         finally:
             os.close(writing)
         self._children[place] = child
-        if self._stopping.is_set():
+        if self._stopping:
             child.terminate()
         listening = asyncio.ensure_future(self._listen(place, reading))
         code = await child.wait()

@@ -80,7 +80,7 @@ class Service:
             courier=Courier(home, pool.fleet, others, views),
             reach=reach,
             clock=clock,
-            on_due=self._loop.due,
+            on_swept=self._loop.swept,
         )
 
     def ready(self) -> tuple[bool, str]:

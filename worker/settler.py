@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 S = TypeVar("S", Finish, RetryAt, Bury, Release)
-Answer = Settled | StoreError
+Answer = Settled | Exception
 
 
 class Settler:
@@ -92,13 +92,17 @@ class Settler:
         )
         unsent: list[Settlement] = []
         for settlement, answer in itertools.chain.from_iterable(groups):
-            if isinstance(answer, StoreError):
+            if isinstance(answer, Settled):
+                self._answered(settlement, answer)
+                continue
+            extra = {"task_id": settlement.claim.task_id, "reason": str(answer)}
+            if isinstance(answer, StoreError) and answer.retryable:
                 self._reach.interrupted()
-                extra = {"task_id": settlement.claim.task_id, "reason": str(answer)}
                 _log.warning("a settlement was not answered and will be repeated", extra=extra)
                 unsent.append(settlement)
-            else:
-                self._answered(settlement, answer)
+            else:  # It would fail for ever: let the lease end, so that others hear of the task.
+                self._guard.drop(settlement.claim)
+                _log.error("a settlement cannot be sent", extra=extra, exc_info=answer)
         return unsent
 
     def _answered(self, settlement: Settlement, result: Settled) -> None:
@@ -121,14 +125,14 @@ class Settler:
 
 
 async def _call(
-    send: Callable[[Sequence[S]], Awaitable[list[Answer]]], items: Sequence[S]
+    send: Callable[[Sequence[S]], Awaitable[list[Settled | StoreError]]], items: Sequence[S]
 ) -> list[tuple[Settlement, Answer]]:
     """One call for settlements of one kind; an error of the whole call is each item's."""
     if not items:
         return []
     try:
         return list(zip(items, await send(items), strict=True))
-    except StoreError as error:
+    except Exception as error:  # noqa: BLE001 - judged by the caller
         return [(item, error) for item in items]
 
 

@@ -70,11 +70,11 @@ class Keeper:
         courier: Courier,
         reach: Reach,
         clock: Clock,
-        on_due: Callable[[int, int], None],
+        on_swept: Callable[[int, Swept], None],
     ) -> None:
-        """`on_due(partition, in_ms)` hears when the next delayed task of a partition is due."""
+        """`on_swept(partition, what it says of itself)` hears of every sweep."""
         self._store, self._pool, self._courier = store, pool, courier
-        self._reach, self._clock, self._on_due = reach, clock, on_due
+        self._reach, self._clock, self._on_swept = reach, clock, on_swept
         self._lease_ms = longest_lease_ms(pool.fleet)
         self._live: frozenset[str] = frozenset()
         self._queues = pool.queues
@@ -152,9 +152,11 @@ class Keeper:
             if swept.outbox or swept.moving:
                 swept = await self._ask(partition, courier=True)
             self._reach.reached(partition)
-            self._on_due(partition, swept.next_due_ms)
+            self._on_swept(partition, swept)
             if swept.courier:
                 self._start_courier(partition)
+            elif swept.outbox or swept.moving:  # the lease of another, who may be dead
+                self._sooner(partition, self._clock.monotonic_ms() + SWEEP_AFTER_LOSS_MS)
             if swept.expired_leases:
                 await self._reap(partition)
         except StoreError as error:

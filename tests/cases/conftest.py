@@ -23,6 +23,7 @@ rtt:
   us-east: {ap-south: 200ms}
 rules:
   - {name: eu-personal-data, match: {labels: {data-class: pii-eu}}, residency: [eu]}
+  - {name: starts-in-eu, match: {labels: {start: eu}}, prefer: [eu-west]}
 queues:
   default:
     lease: 1s

@@ -40,3 +40,22 @@ async def fail_in(ctx: Context, regions: list[str], said: str = "the dependency 
         raise RuntimeError(said)
     note("done", ctx)
     return ctx.region
+
+
+@app.task("numbered")
+async def numbered(ctx: Context, number: int, seconds: float) -> int:
+    """As `sleep`, each with a payload of its own."""
+    note("start", ctx)
+    await asyncio.sleep(seconds)
+    note("done", ctx)
+    return number
+
+
+@app.task("numbered.fail.in")
+async def numbered_fail_in(ctx: Context, number: int, regions: list[str]) -> int:
+    note("start", ctx)
+    await asyncio.sleep(0)
+    if ctx.region in regions:
+        raise RuntimeError("the dependency is down")
+    note("done", ctx)
+    return number

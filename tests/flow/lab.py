@@ -206,6 +206,12 @@ def empty(server: RedisProcess) -> None:
     redis.Redis(port=server.port).flushall()  # pyright: ignore[reportUnknownMemberType]
 
 
+def cut_connections(server: RedisProcess) -> None:
+    """What a network that resets does to every client."""
+    client = redis.Redis(port=server.port)
+    client.execute_command("CLIENT", "KILL", "TYPE", "normal")  # pyright: ignore[reportUnknownMemberType]
+
+
 async def ended_with(worker: "subprocess.Popen[bytes]") -> int:
     """The exit status of a worker that has been asked to end."""
     return await asyncio.to_thread(worker.wait, PATIENCE_S)

@@ -51,7 +51,7 @@ REFUSED: dict[str, tuple[tuple[str, str], int, str]] = {
     "auto": (("--concurrency", "auto"), 2, "auto is not served in this release; give a number"),
     "no slots": (("--concurrency", "0"), 2, "'0' is not a whole number from 1 to"),
     "no address": (("--http", "80"), 2, "write HOST:PORT"),
-    "a public address": (("--http", "0.0.0.0:0"), 1, "--insecure-bind"),
+    "a public address": (("--http", "0.0.0.0:0"), 2, "--insecure-bind"),
     "an endless grace": (("--grace", "inf"), 2, "is not a number of seconds"),
     "no queues": (("--queues", ","), 2, "names no queue"),
 }

@@ -65,14 +65,14 @@ async def test_c05_a_warm_shutdown_keeps_the_lease_until_the_task_is_done(lab: L
     assert len(lab.lines(running, "start")) == 1
 
 
-async def test_c05_what_outlives_the_grace_is_handed_back_at_once(lab: Lab) -> None:
+@pytest.mark.parametrize("kind", ["sleep", "thread"])
+async def test_c05_what_outlives_the_grace_is_handed_back_at_once(lab: Lab, kind: str) -> None:
     first = await lab.worker("eu-west", "--grace", "0.2")
-    second_options = ("--concurrency", "1")
-    task_id = await lab.submit("sleep", {"seconds": 2.0})
+    task_id = await lab.submit(kind, {"seconds": 2.0})
     await lab.begun(task_id)
     first.terminate()
     assert await ended_with(first) == 0
-    second = await lab.worker("eu-west", *second_options)
+    second = await lab.worker()
     record = await lab.ended(task_id)
     assert (json.loads(record.result), record.attempts, record.crashes) == (second.pid, 1, 0)
     assert [line.pid for line in lab.lines(task_id, "start")] == [first.pid, second.pid]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from google.protobuf.duration_pb2 import Duration
 
-from tests.flow.lab import Lab, ended_with, free_address
+from tests.flow.lab import Lab, cut_connections, ended_with, free_address
 from tradewind.local.scratch import RedisProcess
 from tradewind.state import State
 
@@ -76,6 +76,18 @@ async def test_a_worker_outlives_its_redis(
     task_id = await lab.submit("sleep", {"seconds": 0})
     assert (await lab.ended(task_id)).state is State.COMPLETED
     assert worker.poll() is None
+
+
+async def test_an_idle_worker_notices_that_its_connections_were_cut(
+    lab: Lab, redis_servers: list[RedisProcess]
+) -> None:
+    await lab.worker()
+    for _ in range(3):
+        cut_connections(redis_servers[0])
+    submitted = [await lab.submit("sleep", {"seconds": 0}) for _ in range(20)]
+    for task_id in submitted:
+        assert (await lab.ended(task_id)).state is State.COMPLETED
+    assert [len(lab.lines(task_id)) for task_id in submitted] == [2] * 20
 
 
 async def test_two_processes_share_one_face(lab: Lab) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import redis
 
 from tests.harness.ledger import Ledger
-from tests.harness.patience import until
+from tests.harness.patience import PATIENCE_S
 from tradewind import Client, regions
 from tradewind.client.views import TaskView
 from tradewind.local.embedded import EmbeddedFleet
@@ -80,14 +80,8 @@ class Yard:
 
     async def settled(self, client: Client, task_id: str) -> TaskView:
         """Wait until nothing but a redrive could change the task."""
-        seen: list[TaskView] = []
-
-        async def has_settled() -> bool:
-            seen[:] = [await client.get(task_id)]
-            return seen[0].settled
-
-        await until(has_settled, f"task {task_id} is settled")
-        return seen[0]
+        async with asyncio.timeout(PATIENCE_S):
+            return [view async for view in client.watch(task_id)][-1]
 
     @asynccontextmanager
     async def overheard(self, region: str) -> AsyncIterator[bytearray]:

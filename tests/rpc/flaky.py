@@ -113,5 +113,12 @@ class FlakyStore:
             raise fault.error
         return await self.real.watch(task_id)
 
+    async def dead_page(
+        self, partition: int, *, after: str, limit: int
+    ) -> tuple[list[Record], str]:
+        if fault := self._next("dead_page"):
+            raise fault.error
+        return await self.real.dead_page(partition, after=after, limit=limit)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)

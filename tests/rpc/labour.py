@@ -14,7 +14,7 @@ async def claim(store: FlakyStore, task_id: str, queue: str = "default") -> Clai
         parse(task_id).partition,
         worker_id="w",
         lease_ms={queue: LEASE_MS},
-        handlers=["*", "email.send"],
+        handlers=["email.send", "image.resize"],
         limit=16,
     )
     return next(claim for claim in batch.claims if claim.task_id == task_id)

@@ -28,6 +28,7 @@ OWN_REGION = "eu-west"
 class Running:
     """A router that serves."""
 
+    fleet: Fleet
     gateway: Gateway
     server: Server
     stores: Mapping[str, FlakyStore]
@@ -78,6 +79,7 @@ class Running:
         for name, store in self.stores.items():
             beat = Heartbeat(f"w-{name}", name, ("default",), handlers, slots, 0, 0, 0, 1, "1")
             await store.real.heartbeat(beat)
+        for name in self.stores:
             while not self.gateway.census.workers(name):  # noqa: ASYNC110 - the census polls, too
                 await asyncio.sleep(0.01)
 
@@ -114,8 +116,8 @@ async def answered(call: Any) -> Any:
 
 def refused(error: grpc.aio.AioRpcError) -> TradewindError:
     """Read a failed RPC; the error carries `code` and `status`."""
-    read: Any = rpc_status.from_call  # pyright: ignore[reportUnknownMemberType]
-    status = read(error)
+    library: Any = rpc_status
+    status = library.from_call(error)
     if status is None:
         status = status_pb2.Status(code=error.code().value[0], message=error.details() or "")
     ours: Any = statuses.from_status(status)
@@ -144,6 +146,7 @@ async def running(fleet: Fleet, region: str = OWN_REGION) -> AsyncGenerator[Runn
     try:
         async with grpc.aio.insecure_channel(server.address) as channel:
             yield Running(
+                fleet,
                 gateway,
                 server,
                 stores,

@@ -49,6 +49,9 @@ class Ear:
     def sent(self, region: str, tasks: int) -> None:
         self.under_way += tasks
 
+    def dropped(self, region: str, tasks: int) -> None:
+        self.under_way -= tasks
+
     def answered(
         self, region: str, tasks: int, depths: Mapping[int, int], error: StoreError | None
     ) -> None:
@@ -78,6 +81,8 @@ async def test_a_single_submit_leaves_at_once() -> None:
     gate, ear = Gate(), Ear()
     (one,) = submits(Flush(gate, ear), "a")
 
+    await turns(1)
+    assert ear.under_way == 1
     await turns()
 
     assert gate.calls == [["a"]]
@@ -136,8 +141,8 @@ async def test_large_payloads_do_not_pile_up_in_one_call() -> None:
 
 
 async def test_a_submit_whose_caller_left_before_the_call_is_dropped() -> None:
-    gate = Gate()
-    flush = Flush(gate, Ear())
+    gate, ear = Gate(), Ear()
+    flush = Flush(gate, ear)
     first = submits(flush, "a")
     await turns()
     gone, stays = submits(flush, "b", "c")
@@ -149,6 +154,7 @@ async def test_a_submit_whose_caller_left_before_the_call_is_dropped() -> None:
     await asyncio.gather(*first, stays)
 
     assert gate.calls == [["a"], ["c"]]
+    assert ear.under_way == 0
 
 
 async def test_a_call_that_has_begun_runs_to_its_end_though_its_callers_left() -> None:

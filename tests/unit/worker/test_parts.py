@@ -6,6 +6,7 @@ from tradewind.clock import ManualClock
 from tradewind.fleet import Fleet, QueuePolicy
 from tradewind.handlers import App
 from tradewind.task import Heartbeat, LiveWorker, RegionView
+from worker.line import Line
 from worker.pool import Pace, Pool, new_worker_id
 from worker.reach import Reach
 from worker.timers import Timers
@@ -48,6 +49,25 @@ def test_a_partition_is_in_reach_from_its_first_answer_to_the_next_failure() -> 
 def test_the_longest_lease_of_the_file_rules_the_reaper() -> None:
     queues = {"a": QueuePolicy(lease_ms=5_000), "b": QueuePolicy(lease_ms=60_000)}
     assert longest_lease_ms(Fleet(regions={}, queues=queues)) == 60_000
+
+
+def test_hints_go_first_and_every_partition_has_its_turn() -> None:
+    line = Line()
+    for partition in (5, 6):
+        line.has_more(partition)
+    line.hinted(1)
+    line.hinted(6)
+    turns = [line.choose(2)]
+    line.has_more(1)
+    turns += [line.choose(1), line.choose(9), line.choose(1)]
+    assert turns == [[1, 6], [5], [1], []]
+
+
+def test_a_partition_with_work_for_others_is_left_alone_for_a_second() -> None:
+    line = Line()
+    line.chill(1, now_ms=0)
+    seen = [line.worth_waiting_for(range(3), now_ms=at) for at in (999, 1000)]
+    assert seen == [([0, 2], True), ([0, 1, 2], False)]
 
 
 async def test_the_earliest_timer_of_a_partition_fires_once() -> None:

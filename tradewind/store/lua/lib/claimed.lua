@@ -20,7 +20,7 @@ local function copy_done(c, t, list)
   local v = redis.call('HMGET', t.first, 'rs', 'rt')
   redis.call('HSET', t.record, 'st', 'COMPLETED', 'fa', int(c.now_ms), 'rs', v[1] or '',
     'rt', v[2] or '')
-  redis.call('HDEL', t.record, 'mc', 'ek', 'em', 'et')
+  redis.call('HDEL', t.record, 'mc', 'et')
   redis.call('PEXPIRE', t.record, math.max(redis.call('PTTL', t.mark), 60000))
   count_ready(c.counts, list.queue, list.priority, -1)
   changed(c.prefix, t.record, t.id)

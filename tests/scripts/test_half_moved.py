@@ -1,0 +1,336 @@
+"""A slot half-way between two nodes: every call succeeds whole, or changes nothing and says so."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+import redis
+from redis.crc import key_slot
+
+from tests.conftest import fleet_at
+from tests.redis_keys import flush, wrong_counts
+from tests.scripts.world import (
+    DAY_MS,
+    FAILURE,
+    LEASE_MS,
+    a_bury,
+    a_mark,
+    a_task,
+    an_id,
+    claim_batch,
+    claimed,
+    dead,
+    exporting,
+    keys_at,
+    outcome,
+    stored,
+)
+from tradewind.errors import StoreError, StoreMoving
+from tradewind.state import State
+from tradewind.store import region_client, scripts
+from tradewind.store.region_store import RegionStore
+from tradewind.task import (
+    Claim,
+    Exported,
+    Finish,
+    Heartbeat,
+    Priority,
+    Record,
+    Release,
+    RetryAt,
+)
+
+PLACE = 0  # the one that also keeps the workers
+KEYS = keys_at(PLACE)
+SLOT = key_slot(KEYS.identity.encode())
+MARK, PENDING_MARK = a_mark(b"a" * 32, business=False), a_mark(b"b" * 32, business=False)
+BEAT = Heartbeat("w1", "eu-west", ("mail",), ("send",), 1, 0, 0.0, 0.0, 0, "1")
+SOON_S = 30.0  # the longest a test waits for anything
+
+
+@dataclass
+class World:
+    """One of everything that a partition can hold, all in one slot."""
+
+    store: RegionStore
+    claim: Claim
+    dead: Record
+    moving: Exported
+    incoming: Exported
+    imported: Exported
+    ready_id: str
+    reserved_id: str
+
+
+def foreign(task_id: str) -> Exported:
+    record = Record(task_id, "us-east", State.MOVING, b"p", 2, 7, 1, 0, 1_700_000_000_000)
+    return Exported(record, "mail", "send", Priority.NORMAL, 2, "eu-west", 0, 3)
+
+
+async def seeded(store: RegionStore) -> World:
+    async def new(**fields: Any) -> Any:
+        return await stored(store, a_task(an_id(PLACE), **fields))
+
+    first = await claimed(store, await new(done_key=b"f" * 32))
+    await store.finish([Finish(first, b"r", "", DAY_MS)])
+    await claimed(store, await new(), lease_ms=0)
+    await dead(store, await new(), retention_ms=0)
+    moving = await exporting(store, await new())
+    dead_record = await dead(store, await new())
+    claim = await claimed(store, await new(done_key=b"g" * 32))
+    await new(name="x")
+    await claim_batch(store, place=PLACE)  # parks it
+    imported = foreign(an_id(PLACE))
+    await store.import_task(imported, hops=b"", timeout_s=5)
+    for priority in Priority:
+        await new(priority=priority)
+    ready = await new()
+    await new(done_key=b"f" * 32)
+    await new(delay_ms=1)
+    reserved_id = an_id(PLACE)
+    await store.reserve(PENDING_MARK, reserved_id, "us-east", 1)
+    await store.heartbeat(BEAT)
+    await store.sweep(PLACE, worker_id="w1", queues=[], courier=True)
+    await new(delay_ms=1)
+    return World(
+        store,
+        claim,
+        dead_record,
+        moving,
+        foreign(an_id(PLACE)),
+        imported,
+        ready.task_id,
+        reserved_id,
+    )
+
+
+async def first_of(answers: Awaitable[list[Any]]) -> Any:
+    """The one answer of a batched call; raises it if it is an error."""
+    (answer,) = await answers
+    if isinstance(answer, StoreError):
+        raise answer
+    return answer
+
+
+async def enqueue(world: World, **fields: Any) -> None:
+    answer = await outcome(world.store, a_task(an_id(PLACE), **fields))
+    if isinstance(answer, StoreError):
+        raise answer
+
+
+Action = Callable[[World], Awaitable[Any]]
+ACTIONS: dict[str, Action] = {
+    "enqueue": enqueue,
+    "enqueue of a delayed task": lambda w: enqueue(w, delay_ms=60_000),
+    "enqueue with a ledger entry": lambda w: enqueue(w, mark=MARK),
+    "refuse": lambda w: w.store.refuse(an_id(PLACE), 1),
+    "reserve": lambda w: w.store.reserve(MARK, an_id(PLACE), "us-east", 1),
+    "reserve, moving on": lambda w: w.store.reserve(PENDING_MARK, w.reserved_id, "ap-south", 2),
+    "confirm": lambda w: w.store.confirm(PENDING_MARK, w.reserved_id, 1),
+    "unreserve": lambda w: w.store.unreserve(PENDING_MARK, w.reserved_id, 1),
+    "watch": lambda w: w.store.watch(w.ready_id),
+    "claim": lambda w: claim_batch(w.store, place=PLACE),
+    "claim of parked tasks": lambda w: claim_batch(w.store, place=PLACE, handlers=["x"]),
+    "claim of another queue": lambda w: claim_batch(w.store, place=PLACE, queues=["other"]),
+    "renew": lambda w: first_of(w.store.renew([w.claim], {"mail": LEASE_MS})),
+    "finish": lambda w: first_of(w.store.finish([Finish(w.claim, b"r", "", DAY_MS)])),
+    "retry": lambda w: first_of(w.store.retry([RetryAt(w.claim, 5_000, FAILURE)])),
+    "bury": lambda w: first_of(w.store.bury([a_bury(w.claim)])),
+    "release": lambda w: first_of(w.store.release([Release(w.claim)])),
+    "reap": lambda w: w.store.reap(PLACE, limit=10),
+    "sweep": lambda w: w.store.sweep(PLACE, worker_id="w1", queues=["mail"], courier=True),
+    "outbox": lambda w: w.store.outbox(PLACE, limit=10),
+    "keep": lambda w: w.store.keep(w.dead, reason="r", retry_after_ms=None),
+    "begin_export": lambda w: w.store.begin_export(w.dead, "us-east", groups=[]),
+    "ack_export": lambda w: w.store.ack_export(
+        w.moving.record.task_id, 2, "us-east", keep_ms=DAY_MS
+    ),
+    "abort_export": lambda w: w.store.abort_export(
+        w.moving.record.task_id, 2, "us-east", reason="r", retry_after_ms=0
+    ),
+    "import_task": lambda w: w.store.import_task(w.incoming, hops=b"", timeout_s=5),
+    "settle_import": lambda w: w.store.settle_import(w.imported.record.task_id, 2),
+    "refuse_import": lambda w: w.store.refuse_import(w.incoming.record.task_id, 2),
+    "heartbeat": lambda w: w.store.heartbeat(BEAT),
+    "heartbeat without a report": lambda w: w.store.farewell("w1"),
+    "workers": lambda w: w.store.workers(),
+}
+
+
+class Slot:
+    """The partition's slot, as it moves from its owner to another node, key by key."""
+
+    def __init__(self, ports: list[int]) -> None:
+        self.ports = ports
+        clients = [
+            cast("Any", redis.Redis(port=port, single_connection_client=True)) for port in ports
+        ]
+        self._clients = clients
+        self.source: Any = next(c for c in clients if self._owns(c))
+        self.target: Any = next(c for c in clients if c is not self.source)
+        self.ids = [c.execute_command("CLUSTER MYID").decode() for c in (self.source, self.target)]
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+
+    def open(self) -> None:
+        self._set(self.target, "IMPORTING", self.ids[0])
+        self._set(self.source, "MIGRATING", self.ids[1])
+
+    def settle(self) -> None:
+        """Everything back at the owner."""
+        self._set(self.source, "STABLE")
+        self.send(self.keys(self.target), back=True)
+        self._set(self.target, "STABLE")
+
+    def send(self, keys: list[bytes], *, back: bool = False) -> None:
+        sender, receiver = (self.target, self.source) if back else (self.source, self.target)
+        if keys:
+            port = self.ports[self._clients.index(receiver)]
+            sender.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", *keys)
+
+    def keys(self, client: Any) -> list[bytes]:
+        return sorted(client.execute_command("CLUSTER GETKEYSINSLOT", SLOT, 1000))
+
+    def dumps(self) -> list[dict[bytes, bytes]]:
+        """What each of both nodes holds of the slot."""
+        return [self._dump(self.source), self._dump(self.target)]
+
+    def image(self) -> dict[bytes, tuple[bytes, int]]:
+        """Everything at the owner, with what is left of its life, for `restore`."""
+        dumps = self._dump(self.source)
+        return {key: (dump, max(0, self.source.pttl(key))) for key, dump in dumps.items()}
+
+    def restore(self, image: dict[bytes, tuple[bytes, int]]) -> None:
+        """Make the owner's keys what they were."""
+        with self.source.pipeline(transaction=False) as pipe:
+            for key in self.keys(self.source):
+                pipe.delete(key)
+            for key, (dump, ttl_ms) in image.items():
+                pipe.restore(key, ttl_ms, dump)
+            pipe.execute()
+
+    def _dump(self, client: Any) -> dict[bytes, bytes]:
+        keys = self.keys(client)
+        with client.pipeline(transaction=False) as pipe:
+            for key in keys:
+                pipe.execute_command("ASKING")
+                pipe.execute_command("DUMP", key)
+            return dict(zip(keys, pipe.execute()[1::2], strict=True))
+
+    def _set(self, client: Any, *state: str) -> None:
+        client.execute_command("CLUSTER SETSLOT", SLOT, *state)
+
+    def _owns(self, client: Any) -> bool:
+        info = client.execute_command("CLUSTER SLOTS")
+        port = client.get_connection_kwargs()["port"]
+        return any(low <= SLOT <= high and owner[1] == port for low, high, owner in info)
+
+
+@pytest.fixture
+def slot(cluster_ports: list[int]) -> Iterator[Slot]:
+    for port in cluster_ports:
+        flush(port)
+    slot = Slot(cluster_ports)
+    yield slot
+    slot.settle()
+    slot.close()
+
+
+@pytest.fixture
+async def store(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RegionStore]:
+    # Nobody waits for the slot here: a call that finds it moving answers so at once.
+    monkeypatch.setattr(region_client, "PAUSE_FIRST_S", SOON_S)
+    fleet = fleet_at("cluster", slot.ports)
+    one = RegionStore(fleet.regions["eu-west"], fleet)
+    await one.start()
+    yield one
+    await one.close()
+
+
+async def refused(slot: Slot, world: World, action: Action) -> bool:
+    """Whether the call found the slot moving; then nothing may have changed."""
+    before = slot.dumps()
+    try:
+        await action(world)
+    except StoreMoving:
+        assert slot.dumps() == before
+        return True
+    return False
+
+
+def moved_sets(keys: list[bytes]) -> list[list[bytes]]:
+    """Each key alone, and the first n of them."""
+    return [*([key] for key in keys), *(keys[:n] for n in range(len(keys) + 1) if n != 1)]
+
+
+def test_every_script_is_driven() -> None:
+    driven = {name.partition(" ")[0].rstrip(",") for name in ACTIONS}
+    # Neither can meet a half-moved world: probe makes its key, identity greets a connection.
+    assert driven == set(scripts.names()) - {"probe", "identity"}
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
+async def test_a_call_is_whole_or_changes_nothing_at_every_key_boundary(
+    slot: Slot, store: RegionStore, action: Action
+) -> None:
+    world = await seeded(store)
+    image = slot.image()
+    answers: set[bool] = set()
+    for moved in moved_sets(list(image)):
+        slot.open()
+        slot.send(moved)
+        moving = await refused(slot, world, action)
+        answers.add(moving)
+        slot.settle()
+        if not moving:
+            assert wrong_counts(*slot.ports) == {}
+            slot.restore(image)
+    assert True in answers
+
+
+@pytest.mark.cluster
+async def test_a_call_is_repeated_until_its_slot_has_settled(
+    slot: Slot, store: RegionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(region_client, "PAUSE_FIRST_S", 0.01)
+    slot.open()
+    call = asyncio.create_task(outcome(store, a_task(an_id(PLACE))))
+    await asyncio.sleep(0)
+    assert not call.done()
+    slot.settle()
+    assert not isinstance(await asyncio.wait_for(call, SOON_S), StoreError)
+
+
+@pytest.mark.cluster
+async def test_reads_find_a_task_on_either_side_of_a_moving_slot(
+    slot: Slot, store: RegionStore
+) -> None:
+    gone = await stored(store, a_task(an_id(PLACE)))
+    here = await stored(store, a_task(an_id(PLACE)))
+    slot.open()
+    slot.send([KEYS.task(gone.task_id).encode()])
+    for task in (gone, here):
+        record = await store.read(task.task_id)
+        assert isinstance(record, Record)
+        assert record.task_id == task.task_id
+    assert await store.read(an_id(PLACE)) is None
+
+
+@pytest.mark.cluster
+async def test_a_new_connection_is_greeted_while_a_slot_moves(
+    slot: Slot, store: RegionStore
+) -> None:
+    slot.open()
+    slot.send([KEYS.identity.encode()])
+    fleet = fleet_at("cluster", slot.ports)
+    another = RegionStore(fleet.regions["eu-west"], fleet)
+    try:
+        for place in range(1, 16):
+            await stored(another, a_task(an_id(place)))
+    finally:
+        await another.close()

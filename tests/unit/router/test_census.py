@@ -1,0 +1,174 @@
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from router.census import Census
+from router.signs import UNKNOWN_RTT_MS
+from tradewind.clock import ManualClock
+from tradewind.errors import IdentityMismatch, StoreError, StoreFull, StoreMoving, StoreUnavailable
+from tradewind.fleet import Fleet, Health, RedisTarget, Region
+from tradewind.task import Heartbeat, LiveWorker
+
+HERE = RedisTarget("standalone", ("127.0.0.1:1",))
+GONE = StoreUnavailable("x", "connection refused", sent=False)
+
+
+class Pulse:
+    """A region whose signs of life a test dictates."""
+
+    def __init__(self, region: str, rtt_ms: float) -> None:
+        self.region, self.rtt_ms = region, rtt_ms
+        self.failure: StoreError | None = None
+        self.crew: Sequence[LiveWorker] = ()
+        self.probes = 0
+
+    async def probe(self) -> float:
+        self.probes += 1
+        if self.failure is not None:
+            raise self.failure
+        return 500.0 if self.probes == 1 else self.rtt_ms  # the first one has to connect
+
+    async def workers(self) -> list[LiveWorker]:
+        if self.failure is not None:
+            raise self.failure
+        return list(self.crew)
+
+
+class Watched:
+    """A census that looks as often as it can, and a way to wait for its looks."""
+
+    def __init__(self, **rtts_ms: float) -> None:
+        self.fleet = Fleet(
+            regions={name: Region(name, HERE) for name in rtts_ms},
+            rtt_ms={("us", "eu"): 89.0, ("us", "ap"): 214.0, ("eu", "us"): 88.0},
+            health=Health(interval_ms=0, down_after=3, up_after=2),
+        )
+        self.pulses = {name: Pulse(name, rtt_ms) for name, rtt_ms in rtts_ms.items()}
+        self.clock = ManualClock()
+        self._passes: dict[tuple[str, str], asyncio.Semaphore] = {}
+        self.census = Census(self.fleet, "eu", self.pulses, self.clock, on_pass=self._passed)
+
+    def _passed(self, region: str, what: str) -> None:
+        self._passes.setdefault((region, what), asyncio.Semaphore(0)).release()
+
+    async def looks(self, region: str, what: str, times: int) -> None:
+        semaphore = self._passes.setdefault((region, what), asyncio.Semaphore(0))
+        while not semaphore.locked():
+            await semaphore.acquire()
+        for _ in range(times):
+            await semaphore.acquire()
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched(eu=2.0, us=80.0, ap=150.0)
+
+
+def rtts(census: Census, origin: str | None = None) -> dict[str, float]:
+    return {view.name: view.rtt_ms for view in census.views(origin)}
+
+
+async def test_before_the_first_look_priors_hold_and_nothing_is_known(watched: Watched) -> None:
+    assert rtts(watched.census) == {"eu": 1.0, "us": 88.0, "ap": UNKNOWN_RTT_MS}
+    assert watched.census.silent() == ["eu", "us", "ap"]
+
+
+async def test_after_it_round_trips_are_measured_without_the_one_that_connects(
+    watched: Watched,
+) -> None:
+    looking = asyncio.create_task(watched.census.run())
+    await watched.census.first_look(5)
+    looking.cancel()
+
+    assert rtts(watched.census) == {"eu": 2.0, "us": 80.0, "ap": 150.0}
+    assert watched.census.silent() == []
+
+
+async def test_a_caller_elsewhere_has_the_round_trips_of_its_region(watched: Watched) -> None:
+    looking = asyncio.create_task(watched.census.run())
+    await watched.census.first_look(5)
+    looking.cancel()
+
+    assert rtts(watched.census, "us") == {"eu": 89.0, "us": 1.0, "ap": 214.0}
+    # ap gives no priors: what this router measured is the best guess
+    assert rtts(watched.census, "ap") == {"eu": 2.0, "us": 80.0, "ap": 1.0}
+
+
+async def test_the_callers_own_region_is_nearest_unless_clearly_not() -> None:
+    noise = Watched(eu=2.0, us=0.5)
+    looking = asyncio.create_task(noise.census.run())
+    await noise.census.first_look(5)
+    looking.cancel()
+    assert rtts(noise.census)["eu"] < 0.5
+
+    slow = Watched(eu=400.0, us=80.0)
+    looking = asyncio.create_task(slow.census.run())
+    await slow.census.first_look(5)
+    looking.cancel()
+    assert rtts(slow.census)["eu"] == 400.0
+
+
+async def test_a_region_goes_down_after_three_failed_probes_and_comes_back_after_two(
+    watched: Watched,
+) -> None:
+    looking = asyncio.create_task(watched.census.run())
+    await watched.census.first_look(5)
+
+    watched.pulses["us"].failure = GONE
+    await watched.looks("us", "probe", 3)
+    assert watched.census.view("us").health == "DOWN"
+    assert watched.census.silent() == ["us"]
+
+    watched.pulses["us"].failure = None
+    await watched.looks("us", "probe", 2)
+    assert watched.census.view("us").health == "HEALTHY"
+    looking.cancel()
+
+
+async def test_workers_are_seen_with_their_slots(watched: Watched) -> None:
+    beat = Heartbeat("w", "us", ("default",), ("a",), 4, 1, 2.0, 0.5, 0, "1", {3: (9, 1)})
+    watched.pulses["us"].crew = [LiveWorker(beat, 0)]
+    looking = asyncio.create_task(watched.census.run())
+    await watched.looks("us", "workers", 1)
+    looking.cancel()
+
+    view = watched.census.view("us")
+    assert (view.slots, view.free_slots, view.depth, view.rate) == (4, 3, 9, 2.0)
+    assert view.served == {"default": frozenset("a")}
+    assert [worker.heartbeat.worker_id for worker in watched.census.workers("us")] == ["w"]
+
+
+COUNTED: dict[str, tuple[StoreError | None, str]] = {
+    "an answer": (None, "HEALTHY"),
+    "no answer": (GONE, "DOWN"),
+    "another deployment's Redis": (IdentityMismatch("us", "region", "eu", "us"), "DOWN"),
+    "a full store": (StoreFull("us"), "HEALTHY"),
+    "a slot that moves": (StoreMoving("us", 1), "HEALTHY"),
+}
+
+
+@pytest.mark.parametrize(("error", "health"), COUNTED.values(), ids=COUNTED)
+async def test_five_calls_in_a_row_that_end_in(
+    watched: Watched, error: StoreError | None, health: str
+) -> None:
+    for _ in range(5):
+        watched.census.sent("us", 1)
+        watched.census.answered("us", 1, {}, error)
+
+    assert watched.census.view("us").health == health
+    assert watched.census.view("us").in_flight == 0
+    assert watched.census.view("us").full == isinstance(error, StoreFull)
+
+
+async def test_tasks_under_way_are_in_the_next_view(watched: Watched) -> None:
+    watched.census.sent("us", 3)
+    watched.census.dropped("us", 1)
+
+    assert watched.census.view("us").in_flight == 2
+
+
+async def test_a_look_that_takes_too_long_does_not_hold_up_the_start(watched: Watched) -> None:
+    await watched.census.first_look(0.01)
+
+    assert watched.census.view("eu").health == "UNKNOWN"

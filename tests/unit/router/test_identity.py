@@ -1,0 +1,119 @@
+from dataclasses import replace
+from typing import Any
+
+from router.identity import Identity, identify, partition
+from tradewind.fingerprint import read_body
+from tradewind.fleet import Dedup, Fleet, QueuePolicy, RedisTarget, Region
+from tradewind.ids import partition_of
+from tradewind.limits import REQUEST_ID_WINDOW_MS
+from tradewind.task import Draft
+
+HERE = RedisTarget("standalone", ("127.0.0.1:1",))
+FLEET = Fleet(
+    regions={
+        name: Region(name, HERE, (group,))
+        for name, group in (("eu-west", "eu"), ("eu-north", "eu"), ("us-east", "us"))
+    }
+)
+
+
+def who(fleet: Fleet = FLEET, fence: tuple[str, ...] = (), **fields: Any) -> Identity:
+    given: dict[str, Any] = {"name": "n", "payload": b"{}"} | fields
+    draft = Draft(**given)
+    return identify(draft, read_body(draft.payload, draft.content_type), fence, fleet)
+
+
+def by_payload(**changes: Any) -> Fleet:
+    return replace(FLEET, default_queue=QueuePolicy(dedup=Dedup(by="payload", **changes)))
+
+
+def test_without_a_key_there_is_no_entry() -> None:
+    one = who()
+
+    assert (one.mark, one.home, one.deduplicated) == (None, "", False)
+    assert len(one.fingerprint) == 32
+
+
+def test_an_idempotency_key_makes_a_business_entry_for_the_queues_window() -> None:
+    one = who(idempotency_key="k")
+
+    assert one.mark is not None
+    assert one.deduplicated
+    assert (one.mark.business, one.mark.window_ms) == (True, 24 * 3_600_000)
+    assert one.mark.request_tag == b""
+
+
+def test_the_fingerprint_of_a_key_does_not_look_at_the_payload_but_the_digest_does() -> None:
+    one = who(idempotency_key="k", payload=b'{"a":1}')
+    two = who(idempotency_key="k", payload=b'{"a":2}')
+
+    assert one.fingerprint == two.fingerprint
+    assert one.mark is not None
+    assert two.mark is not None
+    assert one.mark.key == two.mark.key
+    assert one.mark.digest != two.mark.digest
+
+
+def test_a_request_id_alone_makes_an_entry_for_15_minutes_that_deduplicates_nothing() -> None:
+    one = who(request_id="r")
+
+    assert one.mark is not None
+    assert not one.deduplicated
+    assert (one.mark.business, one.mark.window_ms) == (False, REQUEST_ID_WINDOW_MS)
+    assert len(one.mark.request_tag) == 16
+
+
+def test_a_key_with_a_request_id_is_a_business_entry_that_knows_its_repeats() -> None:
+    one = who(idempotency_key="k", request_id="r")
+
+    assert one.mark is not None
+    assert one.mark.business
+    assert one.mark.request_tag == (who(request_id="r").mark or one.mark).request_tag
+
+
+def test_a_queue_that_dedups_by_payload_needs_no_key() -> None:
+    one = who(by_payload(), payload=b'{"b":1, "a":2}')
+    two = who(by_payload(), payload=b'{"a":2,"b":1}')
+
+    assert one.mark is not None
+    assert one.mark == two.mark
+    assert one.deduplicated
+
+
+def test_the_home_is_inside_the_fence_and_the_same_for_everybody() -> None:
+    for number in range(50):
+        home = who(fence=("eu",), idempotency_key=f"k{number}").home
+        assert home in {"eu-west", "eu-north"}
+        assert home == who(fence=("eu",), idempotency_key=f"k{number}").home
+
+
+def test_homes_spread_over_the_regions_whatever_their_weights() -> None:
+    heavy = replace(
+        FLEET,
+        regions={
+            name: replace(region, weight=1_000 if name == "us-east" else 1)
+            for name, region in FLEET.regions.items()
+        },
+    )
+    homes = [who(heavy, idempotency_key=f"k{number}").home for number in range(300)]
+
+    assert all(60 < homes.count(name) < 140 for name in FLEET.regions)
+
+
+def test_the_home_of_a_request_id_is_the_callers_region_where_the_fence_allows() -> None:
+    assert who(request_id="r", origin_region="us-east").home == "us-east"
+    assert who(request_id="r", origin_region="us-east", fence=("eu",)).home != "us-east"
+    assert who(request_id="r").home == who(request_id="r").home
+
+
+def test_dedup_within_a_region_has_its_home_wherever_the_task_goes() -> None:
+    assert who(by_payload(scope="region")).home == ""
+
+
+def test_the_partition_is_that_of_the_affinity_key_else_of_the_entry_else_any() -> None:
+    keyed = who(idempotency_key="k")
+    assert keyed.mark is not None
+
+    assert partition(Draft("n", affinity_key="u"), keyed, 64, 5) == partition_of(b"u", 64)
+    assert partition(Draft("n"), keyed, 64, 5) == partition_of(keyed.mark.key, 64)
+    assert partition(Draft("n"), who(), 64, 69) == 5
