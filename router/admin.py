@@ -43,7 +43,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 expected_wait_s=wait_s(view),
                 workers=len(self._census.workers(view.name)),
             )
-            for view in self._census.views()
+            for view in map(self._census.view, self._fleet.regions)
         ]
         silent = self._census.silent()
         return admin_pb2.ListRegionsResponse(regions=regions, silent_regions=silent)

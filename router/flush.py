@@ -107,7 +107,7 @@ class Flush:
 
     def _ended(self, call: asyncio.Task[None]) -> None:
         self._calls.discard(call)
-        if self._waiting and self._timer is None:
+        if self._waiting:  # also before their time: the region has just become free
             self._start()
 
     async def _call(self, batch: list[_Waiting]) -> None:

@@ -45,7 +45,7 @@ class Gateway:
 
         `counts`: export what the own region holds; of several processes one does it for all.
         """
-        self._counts = counts
+        self._counts, self._closing = counts, False
         self.census = Census(fleet, region, stores, clock)
         self._flushes = {name: Flush(store, self.census) for name, store in stores.items()}
         self._gauges = Gauges(fleet, stores[region], self.census)
@@ -71,6 +71,8 @@ class Gateway:
 
     def ready(self) -> tuple[bool, str]:
         """Whether at least one region can be reached, and which cannot. Any thread may ask."""
+        if self._closing:
+            return False, "shutting down"
         silent = self.census.silent()
         if len(silent) == len(self.census.views()):
             return False, f"no region answers: {', '.join(silent)}"
@@ -85,7 +87,8 @@ class Gateway:
                 group.create_task(self._gauges.run())
 
     def close(self) -> None:
-        """Let open streams end."""
+        """Let open streams end, and say that no more should come."""
+        self._closing = True
         self._router.close()
 
     async def drain(self) -> None:

@@ -65,7 +65,8 @@ class Job:
 
     def permits(self, region: str) -> bool:
         """Whether the task may be stored in `region` at all."""
-        return region in self.fleet.inside(self.resolved.fence)
+        pin = self.resolved.pin
+        return region in self.fleet.inside(self.resolved.fence) and pin in {"", region}
 
     def home(self, region: str) -> str:
         """Return where its ledger entry lives, if the task goes to `region`."""

@@ -1,6 +1,7 @@
 """RouterService: each method in a few lines; errors travel as exceptions to the interceptor."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Any, Final
@@ -26,7 +27,10 @@ Context = grpc.aio.ServicerContext[Any, Any]
 PATIENCE_S: Final = 15.0  # for a caller that sets no deadline
 MAX_PATIENCE_S: Final = 60.0  # however late the caller's deadline is
 ANSWER_WITHIN: Final = 0.9  # of the caller's deadline: an answer needs time to travel
-MAX_TRACEPARENT: Final = 128  # characters; version 00 has 55, later ones may be longer (W3C)
+# W3C Trace Context section 3.2: later versions may add fields; what does not parse is ignored.
+_TRACEPARENT: Final = re.compile(
+    r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]{0,64})?"
+)
 STREAM_MESSAGES: Final = 32  # of one stream under way at once; then flow control holds the client
 
 _NOWHERE: Final = "none"  # the region label of a submit that is in no region
@@ -191,6 +195,6 @@ def _check_batch(count: int, size_bytes: int) -> None:
 
 def _traceparent(context: Context) -> str:
     for key, value in context.invocation_metadata() or ():
-        if key == "traceparent" and isinstance(value, str) and len(value) <= MAX_TRACEPARENT:
+        if key == "traceparent" and isinstance(value, str) and _TRACEPARENT.fullmatch(value):
             return value
     return ""

@@ -12,9 +12,7 @@ from tradewind.errors import (
     StoreError,
     StoreFull,
     StoreUnavailable,
-    SubmitInFlight,
 )
-from tradewind.limits import RESERVATION_LEASE_MS
 from tradewind.ports import Intake
 from tradewind.task import LedgerHit, NewTask, Stored, Tombstoned, TooLate
 
@@ -25,9 +23,9 @@ _MAX_PAUSE_S: Final = 1.0
 class Refused(Exception):
     """The region has not stored the task and, after this answer, will not."""
 
-    def __init__(self, region: str, error: StoreError) -> None:
-        """`error` says why."""
-        self.region, self.error = region, error
+    def __init__(self, region: str, error: StoreError, *, tombstone: bool = False) -> None:
+        """`error` says why. `tombstone`: at this epoch it has been made impossible for good."""
+        self.region, self.error, self.tombstone = region, error, tombstone
         super().__init__(str(error))
 
 
@@ -41,8 +39,8 @@ class Storing:
     async def store(self, region: str, task: NewTask, deadline: Deadline) -> Stored | LedgerHit:
         """Return the outcome. Raises Refused after a definite refusal.
 
-        Raises OutcomeUnknown at the deadline if the task may be there, SubmitInFlight if this id
-        has left for another region, StoreContractBroken as it comes.
+        Raises OutcomeUnknown at the deadline if the task may be there, StoreContractBroken as it
+        comes.
         """
         sent = False  # whether an attempt whose answer is missing may have stored it
         for pause_s in _pauses():
@@ -77,7 +75,8 @@ class Storing:
         except TimeoutError:  # it may have been flushed
             raise StoreUnavailable(region, "no answer in time", sent=True) from None
         if isinstance(outcome, Tombstoned):
-            raise SubmitInFlight(task.task_id, RESERVATION_LEASE_MS)
+            left = StoreUnavailable(region, "this submit has left it", sent=False)
+            raise Refused(region, left, tombstone=True)
         return None if isinstance(outcome, TooLate) else outcome
 
     async def _settle(

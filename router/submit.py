@@ -168,9 +168,8 @@ class Submitter:
             try:
                 state = await self._store_held(job, held)
             except Refused as refused:
-                stored = await self._leave(held, refused, job.deadline)
+                stored = await self._leave(job, held, refused)
                 if stored is None:
-                    job.refused[held.region] = refused.error
                     moved = await self._move_on(job, held)
                     if isinstance(moved, Receipt):
                         return moved
@@ -190,21 +189,25 @@ class Submitter:
             raise StoreContractBroken("a task without a mark met a ledger entry")
         return outcome.state
 
-    async def _leave(
-        self, held: Reservation, refused: Refused, deadline: Deadline
-    ) -> Stored | None:
-        """Make sure that the task can no longer be stored where it was refused.
+    async def _leave(self, job: Job, held: Reservation, refused: Refused) -> Stored | None:
+        """Make sure that the task can no longer be stored where it was refused, at this epoch.
 
         Raises Refused, the reservation given back, if the region does not answer and nobody else
         can have sent anything; RegionSilent if somebody can.
         """
+        if refused.tombstone:
+            # Whoever left did not get to move the entry on, or has, and then it tells us. The
+            # region itself may be the right one again, at the next epoch.
+            return None
         try:
-            async with asyncio.timeout(deadline.left_s()):
-                return await self._intakes[held.region].refuse(held.task_id, held.epoch)
+            async with asyncio.timeout(job.deadline.left_s()):
+                stored = await self._intakes[held.region].refuse(held.task_id, held.epoch)
         except (StoreError, TimeoutError):
             if await self._ledgers.give_back(held):
                 raise refused from None
             raise RegionSilent([held.region]) from None
+        job.refused[held.region] = refused.error
+        return stored
 
     async def _move_on(self, job: Job, held: Reservation) -> Reservation | Receipt:
         """Choose anew and move the entry there; a receipt if somebody else was faster."""

@@ -32,7 +32,7 @@ class Watches:
     def close(self) -> None:
         """End every watch with an error that asks to watch again."""
         self._closed = True
-        self._report("")
+        self._wake_all()
 
     async def run(self) -> None:
         """Pass the stores' reports on until cancelled."""
@@ -79,23 +79,29 @@ class Watches:
             return
 
     async def _listen(self, reads: Reads) -> None:
+        loop = asyncio.get_running_loop()
+        quiet_until_s = 0.0
         while True:
             try:
                 async for task_id in reads.changes():
-                    self._report(task_id)
+                    if task_id:
+                        self._wake(task_id)
+                    elif loop.time() >= quiet_until_s:  # a region that stays down says so often
+                        quiet_until_s = loop.time() + self._reread_s
+                        self._wake_all()
             except StoreError:
                 pass  # the re-read covers the gap
             except Exception as error:  # noqa: BLE001 - watchers must not go deaf for one bug
                 report("changes", error)
-            self._report("")
             await asyncio.sleep(_RETRY_S)
 
-    def _report(self, task_id: str) -> None:
-        """Wake those who watch the task; an empty id wakes all."""
-        woken = [task_id] if task_id else list(self._listeners)
-        for name in woken:
-            for changed in self._listeners.get(name, ()):
-                changed.set()
+    def _wake(self, task_id: str) -> None:
+        for changed in self._listeners.get(task_id, ()):
+            changed.set()
+
+    def _wake_all(self) -> None:
+        for task_id in self._listeners:
+            self._wake(task_id)
 
     @contextmanager
     def _listening(self, task_id: str) -> Generator[asyncio.Event]:

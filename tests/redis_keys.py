@@ -1,5 +1,7 @@
 """Looking into a Redis past all our code: what is left there, and whether the counts are right."""
 
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, cast
 
 import redis
@@ -7,35 +9,27 @@ import redis
 from tradewind.store.keys import PERMANENT
 
 
+@cache
 def connected(port: int) -> Any:
     """A plain client with decoded replies; redis-py's own types are too wide to be useful here."""
     return cast("Any", redis.Redis(port=port, decode_responses=True))
 
 
 def flush(port: int) -> None:
-    """Empty the server, and undo what a test may have configured."""
-    with connected(port) as client:
-        client.flushall()
+    """Empty the server."""
+    connected(port).flushall()
 
 
 def leaked_keys(port: int) -> list[str]:
     """Keys without TTL that belong to no live or dead task and are not permanent (invariant 8)."""
-    with connected(port) as client:
-        lasting = [key for key in client.scan_iter(count=1000) if client.ttl(key) == -1]
-        tasks = {key.rpartition(":")[2] for key in lasting if _kind(key).startswith("t:")}
-        # An import is remembered until it is settled, however long its task is gone.
-        unsettled = {
-            task_id
-            for key in lasting
-            if _kind(key) == "imports"
-            for task_id in client.zrange(key, 0, -1)
-        }
-        return sorted(
-            key
-            for key in lasting
-            if _kind(key) not in PERMANENT
-            and not (tasks | unsettled).issuperset(_members(client, key))
-        )
+    client = connected(port)
+    lasting = [key for key, ttl in _each(client, _keys(client), "ttl").items() if ttl == -1]
+    kinds = _each(client, lasting, "type")
+    members = {key: _members(client, key, kind) for key, kind in kinds.items() if _is_task_s(key)}
+    tasks = {key.rpartition(":")[2] for key in lasting if _kind(key).startswith("t:")}
+    # An import is remembered until it is settled, however long its task is gone.
+    unsettled = {id_ for key, ids in members.items() if _kind(key) == "imports" for id_ in ids}
+    return sorted(key for key, ids in members.items() if not (tasks | unsettled).issuperset(ids))
 
 
 def wrong_counts(*ports: int) -> dict[str, tuple[int, int]]:
@@ -43,15 +37,17 @@ def wrong_counts(*ports: int) -> dict[str, tuple[int, int]]:
     counted: dict[str, int] = {}
     actual: dict[str, int] = {}
     for port in ports:
-        with connected(port) as client:
-            for key in client.scan_iter(count=1000):
-                place, kind = key.partition("}:")[0], _kind(key)
-                if kind == "counts":
-                    for field, number in client.hgetall(key).items():
-                        counted[f"{place} {field}"] = int(number)
-                elif kind.startswith("t:"):
-                    for field in _counted_as(*client.hmget(key, "st", "q", "pr")):
-                        actual[f"{place} {field}"] = actual.get(f"{place} {field}", 0) + 1
+        client = connected(port)
+        keys = _keys(client)
+        counts = _each(client, [key for key in keys if _kind(key) == "counts"], "hgetall")
+        for key, numbers in counts.items():
+            for field, number in numbers.items():
+                counted[f"{_place(key)} {field}"] = int(number)
+        records = [key for key in keys if _kind(key).startswith("t:")]
+        for key, facts in _each(client, records, "hmget", ["st", "q", "pr"]).items():
+            for field in _counted_as(*facts):
+                place = f"{_place(key)} {field}"
+                actual[place] = actual.get(place, 0) + 1
     return {
         field: (counted.get(field, 0), actual.get(field, 0))
         for field in counted.keys() | actual.keys()
@@ -68,12 +64,34 @@ def _counted_as(state: str, queue: str, priority: str) -> list[str]:
     return [f"{_LETTERS[state]}:{queue}"] if state in _LETTERS else []
 
 
+def _keys(client: Any) -> list[str]:
+    return list(client.scan_iter(count=1000))
+
+
+def _each(client: Any, keys: Sequence[str], command: str, *arguments: Any) -> Mapping[str, Any]:
+    """The command's reply for each key, in one round trip."""
+    if not keys:
+        return {}
+    with client.pipeline(transaction=False) as pipe:
+        for key in keys:
+            getattr(pipe, command)(key, *arguments)
+        return dict(zip(keys, pipe.execute(), strict=True))
+
+
+def _place(key: str) -> str:
+    return key.partition("}:")[0]
+
+
 def _kind(key: str) -> str:
     return key.partition("}:")[2]
 
 
-def _members(client: Any, key: str) -> list[str]:
-    match client.type(key):
+def _is_task_s(key: str) -> bool:
+    return _kind(key) not in PERMANENT
+
+
+def _members(client: Any, key: str, kind: str) -> list[str]:
+    match kind:
         case "list":
             return [member.partition(":")[0] for member in client.lrange(key, 0, -1)]
         case "zset":

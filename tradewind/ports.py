@@ -5,7 +5,7 @@ StoreUnavailable, StoreMoving, StoreFull (writes that create) or IdentityMismatc
 answer item by item, in order, with an error in the place of an item that failed.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Literal, Protocol
 
 from tradewind.errors import StoreError
@@ -204,13 +204,19 @@ class Upkeep(Protocol):
         ...
 
     async def wait(
-        self, queues: Sequence[str], partitions: Sequence[int], *, timeout_s: float
+        self,
+        queues: Sequence[str],
+        partitions: Sequence[int],
+        *,
+        cold: Collection[int] = (),
+        timeout_s: float,
     ) -> int | None:
         """Block until one of `partitions` has ready work for `queues`; None after `timeout_s`.
 
-        The answer is a hint: whoever takes it claims, and claim passes the hint on. A caller whose
-        claim said `parked` and brought nothing leaves that partition out for a second or more:
-        the hint is for a worker with the other handlers.
+        The answer is a hint: whoever takes it claims, and claim passes the hint on. Parked work has
+        a hint of its own, for workers with other handlers: a caller whose claim said `parked` and
+        brought nothing names that partition in `cold` for a second or more, and hears of its ready
+        work only.
         """
         ...
 

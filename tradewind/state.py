@@ -34,6 +34,7 @@ class Event(StrEnum):
 
     CLAIM = "claim"
     FINISH = "finish"
+    COPY_DONE = "claim of a copy whose first is completed"
     RETRY = "retry"
     BURY = "bury"
     RELEASE = "release"
@@ -56,6 +57,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_S.SCHEDULED, _E.DUE): _S.PENDING,
     (_S.FAILED, _E.DUE): _S.PENDING,
     (_S.PENDING, _E.CLAIM): _S.PROCESSING,
+    (_S.PENDING, _E.COPY_DONE): _S.COMPLETED,
     (_S.PROCESSING, _E.FINISH): _S.COMPLETED,
     (_S.PROCESSING, _E.RETRY): _S.FAILED,
     (_S.PROCESSING, _E.BURY): _S.DEAD_LETTER,

@@ -1,6 +1,5 @@
 """Which partition to claim from next. Pure bookkeeping."""
 
-from collections.abc import Iterable
 from typing import Final
 
 COLD_MS: Final = 1_000  # see ports.Upkeep.wait
@@ -36,7 +35,7 @@ class Line:
         self._rest[partition] = None
 
     def chill(self, partition: int, now_ms: float) -> None:
-        """Its hint is for a worker with other handlers: leave it alone for COLD_MS."""
+        """What is parked there is for a worker with other handlers: not for us for COLD_MS."""
         self._cold_until_ms[partition] = now_ms + COLD_MS
 
     def choose(self, most: int) -> list[int]:
@@ -48,8 +47,7 @@ class Line:
             self._rest.pop(partition, None)
         return chosen
 
-    def worth_waiting_for(self, partitions: Iterable[int], now_ms: float) -> tuple[list[int], bool]:
-        """Those of `partitions` that are not cold, and whether any is."""
-        cold = {p: until for p, until in self._cold_until_ms.items() if until > now_ms}
-        self._cold_until_ms = cold
-        return [p for p in partitions if p not in cold], bool(cold)
+    def cold(self, now_ms: float) -> frozenset[int]:
+        """Partitions whose parked work is of no use to this worker, as seen lately."""
+        self._cold_until_ms = {p: t for p, t in self._cold_until_ms.items() if t > now_ms}
+        return frozenset(self._cold_until_ms)

@@ -154,14 +154,13 @@ class Loop:
                 self._heat(partition)
 
     async def _wait(self) -> int | None:
-        """One blocked wait on the partitions that are worth it."""
-        partitions, some_cold = self._line.worth_waiting_for(
-            range(self._store.partitions), self._clock.monotonic_ms()
-        )
-        wait_s = COLD_MS / 1000 if some_cold else _WAIT_S
+        """One blocked wait on all partitions; parked work only where it may be for us."""
+        cold = self._line.cold(self._clock.monotonic_ms())
+        wait_s = COLD_MS / 1000 if cold else _WAIT_S
         if self._trouble:  # ask shortly: readiness waits for the answer
             wait_s = _FIRST_WAIT_S
-        return await self._store.wait(self._pool.queues, partitions, timeout_s=wait_s)
+        partitions = range(self._store.partitions)
+        return await self._store.wait(self._pool.queues, partitions, cold=cold, timeout_s=wait_s)
 
     def _heat(self, partition: int) -> None:
         """The partition has work, or will have it after a promotion."""

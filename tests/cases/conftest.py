@@ -63,10 +63,11 @@ async def running_world(
         tmp_path_factory.mktemp("world"), WORLD, APP, ledger, "--concurrency", "4"
     ) as world:
         yield world
+        await world.is_in_order()
 
 
 @pytest.fixture
-def world(running_world: Yard, ledger: Ledger) -> Iterator[Yard]:
+def world(running_world: Yard, ledger: Ledger) -> Yard:
     """The same, with a ledger that starts empty."""
     running_world.ledger = ledger.from_here()
-    yield running_world
+    return running_world

@@ -46,9 +46,7 @@ def home(tmp_path: Path) -> Path:
     """A directory with a good file, and apps of all kinds."""
     (port,) = free_ports(1)
     (tmp_path / "regions.yaml").write_text(
-        "version: 1\n"
-        "regions:\n"
-        f"  one: {{redis: 'redis://{LOOPBACK}:{port}', residency: [eu]}}\n"
+        f"version: 1\nregions:\n  one: {{redis: 'redis://{LOOPBACK}:{port}', residency: [eu]}}\n"
     )
     for name, text in APPS.items():
         (tmp_path / name).write_text(text)
@@ -107,7 +105,6 @@ COMMANDS = {
     "worker": ["--region", "one", "--app", "./fine.py:app"],
     "up": ["--app", "./fine.py:app"],
 }
-
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ The moment is random, counted in what the load has done so far, and each seed re
 
 import asyncio
 import random
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -48,28 +50,52 @@ async def rough(running_rough: Yard, ledger: Ledger) -> AsyncIterator[Yard]:
     for region in running_rough.regions:
         for kind in ("router", "worker"):
             await running_rough.supervisor.revive(f"{kind}-{region}")
+    await running_rough.is_in_order()
 
 
 class Load:
     """Submits from every region at once, and knows what was promised."""
 
-    def __init__(self, world: Yard, clients: dict[str, Client], seed: int) -> None:
-        self.world, self.clients = world, clients
+    def __init__(self, world: Yard, clients: dict[str, Client], seed: int, *, keyed: bool) -> None:
+        """`keyed`: each submit has an idempotency key, whose entry is often in a third region."""
+        self.world, self.clients, self.keyed = world, clients, keyed
         self.rng = random.Random(seed)
+        self.homes = [self.rng.choice(world.regions) for _ in range(TASKS)]
+        self.request_ids = [uuid.uuid4().hex for _ in range(TASKS)]
         self.receipts: dict[int, Receipt] = {}
         self._room = asyncio.Semaphore(AT_ONCE)
 
-    async def submit_all(self, name: str, args: dict[str, object], **options: object) -> None:
+    async def submit_all(self, name: str, args: dict[str, Any], **options: Any) -> None:
         """TASKS submits, AT_ONCE at the same time; each client repeats what gets no answer."""
-        homes = [self.rng.choice(self.world.regions) for _ in range(TASKS)]
 
-        async def one(number: int, home: str) -> None:
-            async with self._room:
-                self.receipts[number] = await self.clients[home].submit(
-                    name, {**args, "number": number}, **options  # pyright: ignore[reportArgumentType]
-                )
+        async def one(number: int) -> None:
+            self.receipts[number] = await self._submit(
+                self.homes[number], number, name, args, options
+            )
 
-        await asyncio.gather(*(one(number, home) for number, home in enumerate(homes)))
+        await asyncio.gather(*map(one, range(TASKS)))
+
+    async def repeated(self, name: str, args: dict[str, Any], **options: Any) -> list[Receipt]:
+        """What another router says to the same submits."""
+
+        async def one(number: int) -> Receipt:
+            router = self.rng.choice([r for r in self.world.regions if r != self.homes[number]])
+            return await self._submit(router, number, name, args, options)
+
+        return await asyncio.gather(*map(one, range(TASKS)))
+
+    async def _submit(
+        self, router: str, number: int, name: str, args: dict[str, Any], options: Any
+    ) -> Receipt:
+        async with self._room:
+            return await self.clients[router].submit(
+                name,
+                {**args, "number": number},
+                origin_region=self.homes[number],
+                request_id=self.request_ids[number],
+                idempotency_key=f"key-{self.request_ids[number]}" if self.keyed else "",
+                **options,
+            )
 
     async def all_settled(self) -> dict[str, TaskView]:
         """What GetTask says at last of everything that was accepted, asked anywhere."""
@@ -82,11 +108,11 @@ class Load:
         return {view.task_id: view for view in views}
 
 
-async def load(stays: AsyncExitStack, world: Yard, seed: int) -> Load:
+async def load(stays: AsyncExitStack, world: Yard, seed: int, *, keyed: bool = False) -> Load:
     clients = {
         region: await stays.enter_async_context(world.client(region)) for region in world.regions
     }
-    return Load(world, clients, seed)
+    return Load(world, clients, seed, keyed=keyed)
 
 
 def holds_after_a_kill(world: Yard, tasks: dict[str, TaskView]) -> None:
@@ -119,27 +145,33 @@ async def test_a_killed_worker_loses_nothing(rough: Yard, seed: int) -> None:
 
 
 @one_seed_here_more_in_chaos
+@pytest.mark.parametrize("keyed", [False, True], ids=["request_id", "idempotency_key"])
 async def test_a_killed_router_loses_nothing_and_a_repeat_is_no_second_task(
-    rough: Yard, seed: int
+    rough: Yard, seed: int, keyed: bool
 ) -> None:
+    """With keys (case C20) the kill also comes between the reservation and the task."""
     async with AsyncExitStack() as stays:
-        work = await load(stays, rough, seed)
+        work = await load(stays, rough, seed, keyed=keyed)
         victim = f"router-{work.rng.choice(rough.regions)}"
         moment = work.rng.randrange(TASKS * 3 // 4)
         submitting = asyncio.create_task(work.submit_all("numbered", {"seconds": 0.0}))
-        await until(lambda: len(work.receipts) > moment or submitting.done(), "submits are answered")
+        await until(
+            lambda: len(work.receipts) > moment or submitting.done(), "submits are answered"
+        )
         await asyncio.sleep(work.rng.uniform(0, 0.005))  # anywhere in a submit
         rough.supervisor.kill(victim)
         await submitting
+        again = await work.repeated("numbered", {"seconds": 0.0})
+        assert [(receipt.task_id, receipt.duplicate) for receipt in again] == [
+            (work.receipts[number].task_id, False) for number in range(TASKS)
+        ]
         tasks = await work.all_settled()
     holds_after_a_kill(rough, tasks)
     assert set(rough.ledger.count("start").values()) == {1}
 
 
 @one_seed_here_more_in_chaos
-async def test_a_killed_courier_loses_nothing_of_what_it_was_moving(
-    rough: Yard, seed: int
-) -> None:
+async def test_a_killed_courier_loses_nothing_of_what_it_was_moving(rough: Yard, seed: int) -> None:
     async with AsyncExitStack() as stays:
         work = await load(stays, rough, seed)
         killed = rough.supervisor.pid_of("worker-eu-west")
@@ -157,7 +189,7 @@ async def test_a_killed_courier_loses_nothing_of_what_it_was_moving(
         await submitting
         tasks = await work.all_settled()
     holds_after_a_kill(rough, tasks)
-    assert {tuple(stay.region for stay in task.hops)[0] for task in tasks.values()} == {"eu-west"}
+    assert {next(stay.region for stay in task.hops) for task in tasks.values()} == {"eu-west"}
     # Each died in eu-west once, and was moved once: nowhere was it started more often than allowed.
     for task_id, task in tasks.items():
         assert len(task.hops) == 2
@@ -165,3 +197,22 @@ async def test_a_killed_courier_loses_nothing_of_what_it_was_moving(
         lost = [line for line in rough.ledger.lines(task_id, "start") if line.pid == killed]
         assert starts.count("eu-west") <= ATTEMPTS + bool(lost)
         assert len(starts) - starts.count("eu-west") == 1
+
+
+@one_seed_here_more_in_chaos
+async def test_a_killed_redis_loses_nothing_that_was_accepted(rough: Yard, seed: int) -> None:
+    """Its file has everything that it ever answered; the machine lives on."""
+    async with AsyncExitStack() as stays:
+        work = await load(stays, rough, seed)
+        victim = f"redis-{work.rng.choice(rough.regions)}"
+        moment = work.rng.randrange(TASKS // 2)
+        submitting = asyncio.create_task(work.submit_all("numbered", {"seconds": 0.01}))
+        await until(lambda: len(rough.ledger.lines(event="start")) > moment, "the load runs")
+        rough.supervisor.kill(victim)
+        await submitting
+        again = await work.repeated("numbered", {"seconds": 0.01})
+        assert [receipt.task_id for receipt in again] == [
+            work.receipts[number].task_id for number in range(TASKS)
+        ]
+        tasks = await work.all_settled()
+    holds_after_a_kill(rough, tasks)

@@ -1,4 +1,4 @@
-"""Cases C25 and C50b: what cannot be finished ends once, and a fenced task ends inside its fence."""
+"""Cases C25 and C50: what cannot be finished ends once, and what is fenced ends in its fence."""
 
 import uuid
 from contextlib import AsyncExitStack
@@ -7,7 +7,7 @@ import pytest
 
 from tests.harness.patience import until
 from tests.harness.yard import Yard
-from tradewind import Client
+from tradewind import Client, TaskOptions
 from tradewind.client.admin import DeadFilter
 from tradewind.client.views import TaskView
 from tradewind.state import State
@@ -95,25 +95,25 @@ async def test_c50b_nothing_of_a_fenced_task_is_seen_outside_its_fence(world: Ya
         field: f"{field}-{uuid.uuid4().hex}"
         for field in ("payload", "error", "label", "tenant", "affinity", "key", "request", "done")
     }
-    spec = {
+    spec: TaskOptions = {
         "labels": {"data-class": "pii-eu", "note": marks["label"]},
         "tenant": marks["tenant"],
         "affinity_key": marks["affinity"],
         "origin_region": "eu-west",
     }
+    requested: TaskOptions = {**spec, "request_id": marks["request"]}
+    keyed: TaskOptions = {**spec, "idempotency_key": marks["key"]}
     failing = {"regions": list(world.regions), "said": marks["error"] + marks["payload"]}
     async with AsyncExitStack() as stays:
         heard = {
             region: await stays.enter_async_context(world.overheard(region)) for region in outside
         }
         eu = await stays.enter_async_context(world.client("eu-west"))
-        by_rule = await eu.submit("fail.in", failing, **spec, request_id=marks["request"])
-        by_key = await eu.submit("fail.in", failing, **spec, idempotency_key=marks["key"])
+        by_rule = await eu.submit("fail.in", failing, **requested)
+        by_key = await eu.submit("fail.in", failing, **keyed)
         by_wish = await eu.submit("fail.in", failing, residency=["eu"])
         done = await eu.submit("echo", {"value": marks["done"]}, residency=["eu"])
-        tasks = [
-            await world.settled(eu, task.task_id) for task in (by_rule, by_key, by_wish, done)
-        ]
+        tasks = [await world.settled(eu, task.task_id) for task in (by_rule, by_key, by_wish, done)]
         for task in tasks[:3]:
             assert (task.state, task.region) == (State.DEAD_LETTER, "eu-west")
             assert task.error is not None

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.harness.yard import Yard
-from tradewind.errors import InvalidTask
+from tradewind import Receipt, TaskOptions
 from tradewind.client.admin import DeadFilter
+from tradewind.errors import InvalidTask
 from tradewind.state import State
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -40,7 +41,7 @@ TOO_LONG = TEXTS["a text that is too long"]
 async def test_c11_an_odd_text_works_or_is_refused_by_name(world: Yard, field: str) -> None:
     async with world.client("eu-west") as client:
 
-        async def outcome(text: str) -> Any:
+        async def outcome(text: str) -> Receipt | list[str]:
             options: Any = {"queue": "a/b"} | ({field: text} if field != "name" else {})
             try:
                 return await client.submit(text if field == "name" else "sleep", {}, **options)
@@ -48,10 +49,10 @@ async def test_c11_an_odd_text_works_or_is_refused_by_name(world: Yard, field: s
                 return [violation.field for violation in error.violations]
 
         outcomes = {text: await outcome(text) for text in TEXTS.values()}
-        accepted = {text: it for text, it in outcomes.items() if not isinstance(it, list)}
-        refused = {text: it for text, it in outcomes.items() if isinstance(it, list)}
+        accepted = {text: it for text, it in outcomes.items() if isinstance(it, Receipt)}
+        refused = {text: it for text, it in outcomes.items() if not isinstance(it, Receipt)}
 
-        assert refused == dict.fromkeys(refused, [field])
+        assert refused == {text: [field] for text in refused}
         match field:
             case "name":  # none of them is registered; accepted ones wait, and are not run
                 assert set(accepted) == NAMES
@@ -113,7 +114,7 @@ async def test_c11_names_that_differ_never_share_a_task(world: Yard) -> None:
     """Texts that read the same once they are put one after the other."""
     parts = ["a", "b", "ab", "a:b", "a:b:0", ""]
     async with world.client("eu-west") as client:
-        wanted = [
+        wanted: list[TaskOptions] = [
             {"tenant": tenant, "queue": queue, "idempotency_key": key}
             for tenant, queue, key in itertools.product(parts, ["a:b", "a:b:0", ".."], parts)
             if key

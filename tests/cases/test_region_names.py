@@ -37,9 +37,7 @@ failover: {order: {no: [se], on: [no]}}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def nordic(
-    tmp_path_factory: pytest.TempPathFactory, ledger: Ledger
-) -> AsyncIterator[Yard]:
+async def nordic(tmp_path_factory: pytest.TempPathFactory, ledger: Ledger) -> AsyncIterator[Yard]:
     home = tmp_path_factory.mktemp("nordic")
     async with yard(home, UNQUOTED, APP, ledger) as running:
         yield running

@@ -4,9 +4,11 @@ import asyncio
 import base64
 import os
 import sys
+import urllib.error
 import urllib.request
 import uuid
 from pathlib import Path
+from typing import Self
 from urllib.parse import quote
 
 import pytest
@@ -60,7 +62,7 @@ class Service:
         self._secret = secret
         self.seen: list[bytes] = []
 
-    async def __aenter__(self) -> "Service":
+    async def __aenter__(self) -> Self:
         with self.log.open("wb") as log:
             self.process = await asyncio.create_subprocess_exec(
                 *leashed(self._command),
@@ -72,10 +74,11 @@ class Service:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.seen.append(Path(f"/proc/{self.process.pid}/cmdline").read_bytes())
+        for name in ("cmdline", "comm"):  # what `ps` shows to everybody
+            self.seen.append(_read(Path("/proc", str(self.process.pid), name)))
         self.process.terminate()
         await self.process.wait()
-        self.seen.append(self.log.read_bytes())
+        self.seen.append(_read(self.log))
 
     async def page(self, path: str) -> int:
         """Fetch and keep a page. Gives its status, or 0 if nobody answers yet."""
@@ -109,6 +112,10 @@ async def looked_at(service: Service, *, ready: bool) -> None:
         assert await service.page("/metrics") == 200
 
 
+def _read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
 CONDITIONS = {
     "the password is right": True,
     "the password is wrong": False,
@@ -123,7 +130,14 @@ async def test_c63_a_redis_password_is_in_no_output(
 ) -> None:
     with redis.Redis(port=own_redis.port) as admin:
         password = secret if condition == "the password is right" else "another one"
-        admin.acl_setuser(USER, enabled=True, passwords=[f"+{password}"], keys=["*"], channels=["*"], categories=["+@all"])  # pyright: ignore[reportUnknownMemberType] # fmt: skip
+        admin.acl_setuser(  # pyright: ignore[reportUnknownMemberType]
+            USER,
+            enabled=True,
+            passwords=[f"+{password}"],
+            keys=["*"],
+            channels=["*"],
+            categories=["+@all"],
+        )
     port = free_ports(1)[0] if condition == "nobody answers" else own_redis.port
     config(tmp_path, port)
     router = Service(tmp_path, "router", "--listen", f"{LOOPBACK}:0", secret=secret)

@@ -6,7 +6,7 @@ import os
 import random
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -23,7 +23,7 @@ ROUNDS, CALLERS = 5, 64
 
 
 @asynccontextmanager
-async def router(world: Yard, region: str, log: Path, **env: str) -> AsyncIterator[str]:
+async def router(world: Yard, region: str, log: Path, **env: str) -> AsyncGenerator[str]:
     """One more router of a region, in an environment of its own. Gives its address."""
     command = [sys.executable, "-P", "-m", "router", "--config", str(world.config(region))]
     command += ["--region", region, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
@@ -37,11 +37,11 @@ async def router(world: Yard, region: str, log: Path, **env: str) -> AsyncIterat
     assert process.stdout is not None
     try:
         ready = (await process.stdout.readline()).decode()
-        assert ready.startswith("ready grpc="), log.read_text()
+        assert ready.startswith("ready grpc="), f"see {log}"
         yield ready.split()[1].removeprefix("grpc=")
     finally:
         process.terminate()
-        assert await process.wait() == 0, log.read_text()
+        assert await process.wait() == 0, f"see {log}"
 
 
 def spellings(value: dict[str, object], count: int, seed: int) -> list[bytes]:
@@ -86,15 +86,16 @@ def _letter(letter: str, rng: random.Random) -> str:
 
 
 def meaning(mark: str) -> dict[str, object]:
+    name = {"name": "J\u00fcrgen \N{SAILBOAT}", "tags": ["b", "a"], "deep": {"y": 1.5, "x": [100]}}
     return {
         "value": {
             "mark": mark,
-            "who": {"name": "J\u00fcrgen \N{SAILBOAT}", "tags": ["b", "a"], "deep": {"y": 1.5, "x": [100]}},
+            "who": name,
             "quote": 'a/b "c" \\ \n',
             "none": None,
             "yes": True,
         }
-    }  # fmt: skip
+    }
 
 
 def reordered(mark: str) -> dict[str, object]:

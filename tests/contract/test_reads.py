@@ -14,6 +14,7 @@ from tests.scripts.world import (
     an_id,
     claim_batch,
     claimed,
+    client_of,
     dead,
     exporting,
     keys_at,
@@ -32,7 +33,7 @@ async def changes(store: RegionStore) -> AsyncIterator[AsyncIterator[str]]:
     """Subscribed to every partition."""
     listening = cast("AsyncGenerator[str]", store.changes())
     # One empty id per node: what came before it may have been missed.
-    for _ in await store._client.nodes.primaries():
+    for _ in client_of(store).nodes.owned_together():
         assert await heard(listening) == ""
     yield listening
     await listening.aclose()
@@ -111,7 +112,6 @@ async def test_subscriptions_come_back_after_every_connection_was_killed(
     await asyncio.gather(changing, return_exceptions=True)
 
 
-
 @pytest.mark.parametrize("limit", [1, 2, 7, 64, 70, 200])
 async def test_pages_hold_every_dead_task_once_even_of_one_millisecond(
     store: RegionStore, raw: Any, limit: int
@@ -162,9 +162,7 @@ async def test_counts_and_totals_span_all_partitions(store: RegionStore) -> None
     assert await store.dead_total() == 3
 
 
-async def test_text_that_is_no_text_is_read_all_the_same(
-    store: RegionStore, raw: Any
-) -> None:
+async def test_text_that_is_no_text_is_read_all_the_same(store: RegionStore, raw: Any) -> None:
     task = await stored(store)
     raw.hset(keys_at().task(task.task_id), "fo", b"\xff\xfe")
     assert (await record_of(store, task.task_id)).failover == "\N{REPLACEMENT CHARACTER}" * 2

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+from tests.harness.patience import until
+from tests.redis_keys import connected
 from tests.scripts.world import (
     a_task,
     an_id,
@@ -28,14 +30,14 @@ def waiting(
 
 async def blocked(raw: Any, number: int) -> None:
     """Returns once so many clients block."""
-    async with asyncio.timeout(SOON_S):
-        while True:
-            # A Cluster client answers by node.
-            infos = raw.info("clients", target_nodes="primaries") if _is_cluster(raw) else None
-            found = [raw.info("clients")] if infos is None else list(infos.values())
-            if sum(info["blocked_clients"] for info in found) == number:
-                return
-            await asyncio.sleep(0.005)
+
+    def counted() -> int:
+        if not _is_cluster(raw):
+            return raw.info("clients")["blocked_clients"]
+        infos = raw.info("clients", target_nodes="primaries")  # by node
+        return sum(info["blocked_clients"] for info in infos.values())
+
+    await until(lambda: counted() == number, f"{number} clients block")
 
 
 def _is_cluster(raw: Any) -> bool:
@@ -113,10 +115,10 @@ async def test_every_partition_has_its_turn(store: RegionStore, raw: Any) -> Non
     for place in ALL:
         await stored(store, a_task(an_id(place)))
     found: set[int | None] = set()
-    for _ in ALL:
-        found.add(await soon(waiting(store)))
-        raw.rpush(keys_at(0).wake("mail"), "1")  # the first partition always has more
-    assert found == set(ALL)
+    async with asyncio.timeout(SOON_S):
+        while found != set(ALL):
+            found.add(await soon(waiting(store)))
+            raw.rpush(keys_at(0).wake("mail"), "1")  # the first partition always has more
 
 
 async def test_a_cancelled_wait_keeps_its_connections_usable_and_loses_no_hint(
@@ -153,8 +155,6 @@ async def test_hints_of_several_partitions_at_once_are_all_heard(store: RegionSt
 async def test_a_wait_on_killed_connections_fails_and_the_next_works(
     store: RegionStore, raw: Any, store_ports: list[int]
 ) -> None:
-    from tests.redis_keys import connected
-
     wait = waiting(store)
     await blocked(raw, lines(raw, 1))
     for port in store_ports:
@@ -165,3 +165,14 @@ async def test_a_wait_on_killed_connections_fails_and_the_next_works(
     task = await stored(store)
     assert await soon(waiting(store)) == 3
     await claimed(store, task)
+
+
+async def test_parked_work_wakes_others_and_never_hides_new_work(store: RegionStore) -> None:
+    await stored(store, a_task(name="resize"))
+    assert await soon(waiting(store)) == 3
+    assert (await claim_batch(store)).parked
+    cold = asyncio.create_task(store.wait(["mail"], list(ALL), cold=[3], timeout_s=LONG_S))
+    assert await soon(waiting(store)) == 3
+    assert not cold.done()
+    await stored(store)
+    assert await soon(cold) == 3

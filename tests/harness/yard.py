@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import redis
 
 from tests.harness.ledger import Ledger
-from tests.harness.patience import PATIENCE_S
+from tests.harness.patience import PATIENCE_S, until
+from tests.redis_keys import leaked_keys, wrong_counts
 from tradewind import Client, regions
 from tradewind.client.views import TaskView
 from tradewind.local.embedded import EmbeddedFleet
@@ -71,23 +72,36 @@ class Yard:
 
     def mentions(self, region: str, text: str) -> list[str]:
         """Every key of a region that has `text` in its name, its members or its values."""
-        found: list[str] = []
         with contextlib.closing(self.redis(region)) as store:
-            for key in store.scan_iter(count=1000):  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-                if any(text.encode() in part for part in _parts(store, key)):  # pyright: ignore[reportUnknownArgumentType]
-                    found.append(key.decode(errors="replace"))  # noqa: PERF401 - reads better
-        return sorted(found)
+            keys: list[bytes] = list(store.scan_iter(count=1000))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            found = [key for key in keys if any(text.encode() in p for p in _parts(store, key))]
+        return sorted(key.decode(errors="replace") for key in found)
 
     async def settled(self, client: Client, task_id: str) -> TaskView:
         """Wait until nothing but a redrive could change the task."""
         async with asyncio.timeout(PATIENCE_S):
             return [view async for view in client.watch(task_id)][-1]
 
+    async def is_in_order(self) -> None:
+        """Wait until no Redis holds a key that nobody will remove, or counts a task wrongly."""
+        urls = [endpoint.redis_url for endpoint in self._fleet.endpoints.values()]
+        ports = [int(url.rpartition(":")[2]) for url in urls]
+        found: list[object] = []
+
+        def nothing_is_wrong() -> bool:
+            found[:] = [*map(leaked_keys, ports), *map(wrong_counts, ports)]
+            return not any(found)
+
+        try:
+            await until(nothing_is_wrong, "every key has an owner or a TTL, every count is right")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {found}") from None
+
     @asynccontextmanager
-    async def overheard(self, region: str) -> AsyncIterator[bytearray]:
+    async def overheard(self, region: str) -> AsyncGenerator[bytearray]:
         """Every command that reaches a region's Redis meanwhile, arguments included."""
-        host, _, port = self._fleet.endpoints[region].redis_url.removeprefix("redis://").partition(
-            ":"
+        host, _, port = (
+            self._fleet.endpoints[region].redis_url.removeprefix("redis://").partition(":")
         )
         reader, writer = await asyncio.open_connection(host, int(port))
         heard = bytearray()
@@ -108,7 +122,7 @@ class Yard:
 @asynccontextmanager
 async def yard(
     home: Path, text: str, app: Path, ledger: Ledger, *worker_options: str
-) -> AsyncIterator[Yard]:
+) -> AsyncGenerator[Yard]:
     """Run the regions that `text` describes, on free ports; everything has ended afterwards."""
     config = home / "regions.yaml"
     config.write_text(text)
@@ -148,5 +162,5 @@ def _parts(store: Any, key: bytes) -> Iterator[bytes]:
 
 
 def _get(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=_GET_TIMEOUT_S) as answer:  # noqa: S310 - our own
+    with urllib.request.urlopen(url, timeout=_GET_TIMEOUT_S) as answer:
         return answer.read()

@@ -1,12 +1,13 @@
 """A store whose calls fail on command, before or after they did their work."""
 
 import asyncio
+import random
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tradewind.errors import StoreError
+from tradewind.errors import StoreError, StoreFull, StoreUnavailable
 from tradewind.store.region_store import RegionStore
 from tradewind.task import EnqueueOutcome, LedgerHit, LedgerMark, NewTask, Pointer, Record, Stored
 
@@ -18,6 +19,16 @@ class Fault:
     method: str
     error: StoreError
     late: bool = False
+
+
+#: How a call may fail by dice: (after its work was done, `sent`; None: the store is full).
+_WAYS: dict[str, list[tuple[bool, bool | None]]] = {
+    "enqueue": [(False, False), (False, True), (True, True), (False, None)],
+    "reserve": [(False, False), (False, True), (True, True)],
+    "refuse": [(False, False), (False, True)],
+    "confirm": [(False, True)],
+    "unreserve": [(False, False), (False, True)],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,8 @@ class FlakyStore:
     calls: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
 
     pauses: dict[str, Pause] = field(default_factory=dict[str, Pause])
+    dice: random.Random | None = None
+    share: float = 0.0
 
     @property
     def region(self) -> str:
@@ -44,6 +57,10 @@ class FlakyStore:
 
     def fail(self, method: str, *errors: StoreError, late: bool = False) -> None:
         self.faults.extend(Fault(method, error, late) for error in errors)
+
+    def roll(self, dice: random.Random, share: float) -> None:
+        """From now on this `share` of submits' calls fails, in one of the ways of its method."""
+        self.dice, self.share = dice, share
 
     def pause(self, method: str) -> Pause:
         return self.pauses.setdefault(method, Pause())
@@ -58,7 +75,12 @@ class FlakyStore:
             if fault.method == method:
                 self.faults.remove(fault)
                 return fault
-        return None
+        if self.dice is None or method not in _WAYS or self.dice.random() >= self.share:
+            return None
+        late, sent = self.dice.choice(_WAYS[method])
+        if sent is None:
+            return Fault(method, StoreFull(self.region))
+        return Fault(method, StoreUnavailable(self.region, "by dice", sent=sent), late)
 
     async def enqueue(
         self, tasks: Sequence[NewTask], *, timeout_s: float

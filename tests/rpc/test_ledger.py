@@ -8,6 +8,7 @@ import pytest
 
 from router import admit, identity
 from router.identity import Identity
+from tests.rpc import labour
 from tests.rpc.running import Running, answered, fields_of, running, spec
 from tradewind import ids, wire
 from tradewind.errors import (
@@ -82,6 +83,26 @@ async def test_an_idempotency_key_answers_with_the_first_task(serving: Running) 
     assert again.region == first.region
     assert again.state == task_pb2.TASK_STATE_PENDING
     assert sum((await serving.stored()).values()) == 1
+
+
+async def test_a_duplicate_of_a_finished_task_is_told_its_end(serving: Running) -> None:
+    first = await serving.submit(idempotency_key="k")
+    store = serving.stores[first.region]
+    await labour.finish(store, await labour.claim(store, first.task_id))
+
+    again = await serving.submit(idempotency_key="k")
+
+    assert (again.task_id, again.duplicate) == (first.task_id, True)
+    assert again.state == task_pb2.TASK_STATE_COMPLETED
+
+
+async def test_a_duplicate_of_a_task_that_moved_is_told_where_it_is(serving: Running) -> None:
+    first = await serving.submit(idempotency_key="k", pin_region="eu-west")
+    await labour.move(dict(serving.stores), first.task_id, "eu-west", "us-east")
+
+    again = await serving.submit(idempotency_key="k", pin_region="eu-west")
+
+    assert (again.task_id, again.region, again.duplicate) == (first.task_id, "us-east", True)
 
 
 async def test_another_router_in_another_region_gives_the_same_answer(fleet: Fleet) -> None:
@@ -340,6 +361,33 @@ async def test_a_reservation_without_a_task_is_completed_by_the_next_submit(
     assert (receipt.task_id, receipt.region) == (task_id, "eu-west")
     assert (await serving.get(task_id)).state == task_pb2.TASK_STATE_PENDING
     assert await serving.stored() == {"eu-west": 1}
+
+
+async def test_a_submitter_that_vanished_between_leaving_and_moving_on_is_succeeded(
+    serving: Running, fleet: Fleet, short_lease: None
+) -> None:
+    fields = await elsewhere(serving)
+    task_id = await reserve_and_vanish(serving, fleet, fields)
+    assert await serving.stores["eu-west"].real.refuse(task_id, 1) is None
+
+    receipt = await serving.insist(**fields)
+    again = await serving.submit(**fields)
+
+    assert receipt.task_id == again.task_id == task_id
+    assert again.region == receipt.region
+    assert await serving.stored() == {receipt.region: 1}
+
+
+async def test_adopting_does_not_take_a_task_out_of_its_pin(
+    serving: Running, fleet: Fleet, short_lease: None
+) -> None:
+    fields = await elsewhere(serving)
+    task_id = await reserve_and_vanish(serving, fleet, fields)
+
+    receipt = await serving.insist(**fields, pin_region="ap-south")
+
+    assert (receipt.task_id, receipt.region) == (task_id, "ap-south")
+    assert await serving.stored() == {"ap-south": 1}
 
 
 async def test_a_reservation_without_a_task_does_not_block_another_payload(

@@ -172,6 +172,21 @@ async def test_a_port_in_use_ends_the_start(serving: Running, config: Path, proc
     assert f"cannot serve gRPC on {serving.server.address}" in errors
 
 
+async def test_an_http_port_in_use_ends_the_start(serving: Running, config: Path) -> None:
+    options = ("--region", "eu-west", "--listen", "127.0.0.1:0", "--http", serving.server.address)
+    code, errors = await asyncio.to_thread(run, config, *options)
+
+    assert code == 1
+    assert errors.count("\n") == 1
+    assert f"cannot serve HTTP on {serving.server.address}" in errors
+
+
+async def test_a_router_that_stops_is_not_ready(serving: Running) -> None:
+    await serving.server.stop(asyncio.Event())
+
+    assert serving.gateway.ready() == (False, "shutting down")
+
+
 WRONG = {
     "an unknown region": (("--region", "mars"), "has no region mars; it has eu-west"),
     "no region": ((), "--region"),

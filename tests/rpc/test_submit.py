@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from tests.rpc.running import Running, answered, fields_of, running, spec
-from tradewind import ids
+from tradewind import codec, ids
 from tradewind.errors import (
     BatchTooLarge,
     InvalidTask,
@@ -21,6 +21,7 @@ from tradewind.errors import (
     StoreUnavailable,
 )
 from tradewind.fleet import Fleet
+from tradewind.task import Record
 from tradewind.v1 import router_pb2, task_pb2
 
 
@@ -38,6 +39,24 @@ async def test_a_submitted_task_can_be_read(serving: Running) -> None:
     assert task.region == "eu-west"
     assert [hop.region for hop in task.hops] == ["eu-west"]
     assert len(task.fingerprint) == 64
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", True),
+        ("00-0AF7-b7ad6b7169203331-01", False),
+        ("user@example.org", False),
+    ],
+)
+async def test_a_trace_context_is_kept_in_the_task(serving: Running, sent: str, kept: bool) -> None:
+    request = router_pb2.SubmitTaskRequest(spec=spec())
+    receipt = await serving.router.SubmitTask(request, metadata=(("traceparent", sent),))
+
+    record = await serving.stores[receipt.region].read(receipt.task_id)
+
+    assert isinstance(record, Record)
+    assert codec.unpack(record.packed).traceparent == (sent if kept else "")
 
 
 async def test_a_delayed_task_is_scheduled(serving: Running) -> None:

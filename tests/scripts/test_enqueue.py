@@ -10,6 +10,7 @@ from tests.scripts.world import (
     an_id,
     claim_batch,
     claimed,
+    client_of,
     exporting,
     keys_at,
     outcome,
@@ -122,16 +123,14 @@ async def test_refusing_a_stored_id_answers_it_and_changes_nothing(
 ) -> None:
     task = await stored(store)
     before = snapshot(raw)
-    assert await store.refuse(task.task_id, 5) == Stored(
-        task.task_id, State.PENDING, created=False
-    )
+    assert await store.refuse(task.task_id, 5) == Stored(task.task_id, State.PENDING, created=False)
     assert snapshot(raw) == before
 
 
 async def test_nothing_is_stored_once_not_after_has_passed(store: RegionStore, raw: Any) -> None:
     # A paused writer: its idea of the server's clock is a minute old when the script runs.
-    now_ms = await store._client.nodes.server_now_ms(PLACE)
-    store._client.nodes.note_clock(PLACE, now_ms - 60_000)
+    now_ms = await client_of(store).nodes.server_now_ms(PLACE)
+    client_of(store).nodes.note_clock(PLACE, now_ms - 60_000)
     task = a_task()
     before = snapshot(raw)
     assert await outcome(store, task) == TooLate(task.task_id)
@@ -142,8 +141,8 @@ async def test_nothing_is_stored_once_not_after_has_passed(store: RegionStore, r
 
 async def test_a_late_repeat_of_a_stored_task_is_known(store: RegionStore) -> None:
     task = await stored(store)
-    now_ms = await store._client.nodes.server_now_ms(PLACE)
-    store._client.nodes.note_clock(PLACE, now_ms - 60_000)
+    now_ms = await client_of(store).nodes.server_now_ms(PLACE)
+    client_of(store).nodes.note_clock(PLACE, now_ms - 60_000)
     assert await outcome(store, task) == Stored(task.task_id, State.PENDING, created=False)
 
 

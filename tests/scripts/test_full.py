@@ -113,4 +113,3 @@ async def test_a_full_redis_goes_on_with_the_work_it_has(
     )
     assert await store.refuse_import(an_id(), 2) == "fenced"
     assert wrong_counts(own_redis.port) == {}
-

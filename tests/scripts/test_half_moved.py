@@ -322,6 +322,14 @@ async def test_reads_find_a_task_on_either_side_of_a_moving_slot(
 
 
 @pytest.mark.cluster
+async def test_a_node_is_probed_by_a_partition_that_does_not_move(
+    slot: Slot, store: RegionStore
+) -> None:
+    slot.open()
+    assert await store.probe() > 0
+
+
+@pytest.mark.cluster
 async def test_a_new_connection_is_greeted_while_a_slot_moves(
     slot: Slot, store: RegionStore
 ) -> None:

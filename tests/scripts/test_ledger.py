@@ -98,9 +98,7 @@ async def test_an_unreserved_entry_leaves_nothing(store: RegionStore, raw: Any) 
     assert not await store.confirm(MARK, task_id, 1)
 
 
-async def test_a_reservation_past_its_lease_is_adopted_by_one(
-    store: RegionStore, raw: Any
-) -> None:
+async def test_a_reservation_past_its_lease_is_adopted_by_one(store: RegionStore, raw: Any) -> None:
     first = an_id()
     await store.reserve(MARK, first, "us-east", 1)
     raw.hset(ENTRY, "le", 1)

@@ -11,9 +11,11 @@ from tests.redis_keys import connected, flush, leaked_keys, wrong_counts
 from tests.scripts.world import (
     DAY_MS,
     PLACE,
+    a_bury,
     a_task,
     an_id,
     claim_batch,
+    client_of,
     dead,
     exporting,
     keys_at,
@@ -27,7 +29,7 @@ from tradewind.errors import IdentityMismatch
 from tradewind.local.scratch import RedisProcess
 from tradewind.state import Mark, State
 from tradewind.store.region_store import RegionStore
-from tradewind.task import Exported, Finish, Priority
+from tradewind.task import Exported, Finish, Priority, Record
 
 KEYS = keys_at()
 
@@ -158,7 +160,7 @@ async def test_beginning_again_for_the_same_target_answers_the_same(
     assert snapshot(raw) == before
 
 
-@pytest.mark.parametrize("groups", [[], ["us"], ["e"], ["eu,us"[:2] + "x"]])
+@pytest.mark.parametrize("groups", [[], ["us"], ["e"], ["eux"]])
 async def test_a_courier_outside_the_fence_gets_nothing(
     store: RegionStore, raw: Any, groups: list[str]
 ) -> None:
@@ -261,8 +263,8 @@ async def test_a_late_import_stores_nothing(
     store: RegionStore, target: RegionStore, there: Any
 ) -> None:
     task = await exporting(store)
-    now_ms = await target._client.nodes.server_now_ms(PLACE)
-    target._client.nodes.note_clock(PLACE, now_ms - 60_000)
+    now_ms = await client_of(target).nodes.server_now_ms(PLACE)
+    client_of(target).nodes.note_clock(PLACE, now_ms - 60_000)
     before = snapshot(there)
     assert await come(target, task) == "late"
     assert snapshot(there) == before
@@ -357,7 +359,7 @@ async def test_a_pointer_is_replaced_only_by_a_higher_epoch(
     assert back.epoch == 3
     stale = replace(back, epoch=2)
     assert await store.import_task(stale, hops=b"", timeout_s=5) == "known"
-    assert isinstance(await pointer_of(store, task_id), object)
+    assert (await pointer_of(store, task_id)).epoch == 2
     assert await store.import_task(back, hops=b"h2", timeout_s=5) == "imported"
     record = await record_of(store, task_id)
     assert (record.state, record.epoch, record.target) == (State.PENDING, 3, "")
@@ -368,10 +370,8 @@ async def test_a_pointer_is_replaced_only_by_a_higher_epoch(
     await store.settle_import(task_id, 3)
 
 
-async def dead_again(target: RegionStore) -> Any:
+async def dead_again(target: RegionStore) -> Record:
     (claim,) = (await claim_batch(target)).claims
-    from tests.scripts.world import a_bury
-
     await target.bury([a_bury(claim)])
     return await record_of(target, claim.task_id)
 
@@ -459,9 +459,7 @@ async def test_aborting_with_other_facts_or_twice_is_stale(store: RegionStore, r
     task_id = (await exporting(store)).record.task_id
 
     async def abort(epoch: int, target: str) -> State | None:
-        return await store.abort_export(
-            task_id, epoch, target, reason="r", retry_after_ms=60_000
-        )
+        return await store.abort_export(task_id, epoch, target, reason="r", retry_after_ms=60_000)
 
     before = snapshot(raw)
     for epoch, target in ((1, "us-east"), (3, "us-east"), (2, "ap-south")):
@@ -476,9 +474,7 @@ async def test_aborting_with_other_facts_or_twice_is_stale(store: RegionStore, r
 
 async def test_a_pointer_cannot_be_aborted(store: RegionStore, target: RegionStore) -> None:
     task_id = (await moved(store, target)).record.task_id
-    assert (
-        await store.abort_export(task_id, 2, "us-east", reason="r", retry_after_ms=0) is None
-    )
+    assert await store.abort_export(task_id, 2, "us-east", reason="r", retry_after_ms=0) is None
 
 
 async def test_many_moves_are_listed_oldest_first_up_to_the_limit(

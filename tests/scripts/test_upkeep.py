@@ -12,6 +12,7 @@ from tests.scripts.world import (
     an_id,
     claim_batch,
     claimed,
+    client_of,
     dead,
     exporting,
     keys_at,
@@ -102,9 +103,9 @@ async def test_too_many_crashes_are_a_death_of_their_own(
 async def test_crashed_tasks_of_a_queue_that_moves_them_are_put_before_the_courier(
     store: RegionStore, raw: Any
 ) -> None:
-    fleet = store._client.fleet
+    fleet = client_of(store).fleet
     moves = QueuePolicy(failover=QueueFailover(on=("crashed",)))
-    store._client.fleet = replace(
+    client_of(store).fleet = replace(
         fleet, queues={"mail": moves}, failover=replace(fleet.failover, dead_after_ms=4_000)
     )
     await claimed(store, await stored(store, a_task(max_crashes=1)), lease_ms=0)
@@ -158,9 +159,10 @@ async def test_a_sweep_sets_hints_anew_for_ready_and_parked_work_only(
     await stored(store, a_task(queue="a"))
     await stored(store, a_task(queue="b", name="x"))
     await claim_batch(store, queues=["b"])
-    raw.delete(KEYS.wake("a"), KEYS.wake("b"))
+    raw.delete(KEYS.wake("a"), KEYS.wake("b"), KEYS.others("b"))
     await sweep(store, "w1", "a", "b", "c")
-    assert [raw.llen(KEYS.wake(queue)) for queue in "abc"] == [1, 1, 0]
+    assert [raw.llen(KEYS.wake(queue)) for queue in "abc"] == [1, 0, 0]
+    assert [raw.llen(KEYS.others(queue)) for queue in "abc"] == [0, 1, 0]
 
 
 async def test_dead_tasks_are_purged_once_their_retention_has_passed(
@@ -186,9 +188,7 @@ async def test_one_sweep_purges_a_bounded_number(store: RegionStore, raw: Any) -
     assert raw.zcard(KEYS.dead_until) == 0
 
 
-async def test_the_courier_lease_is_held_by_one_until_it_ends(
-    store: RegionStore, raw: Any
-) -> None:
+async def test_the_courier_lease_is_held_by_one_until_it_ends(store: RegionStore, raw: Any) -> None:
     assert (await sweep(store, "w1", courier=True)).courier
     assert not (await sweep(store, "w2", courier=True)).courier
     assert not (await sweep(store, "w1")).courier
@@ -207,4 +207,3 @@ async def test_no_failure_text_survives_a_purge(store: RegionStore, raw: Any) ->
     await store.bury([replace(a_bury(claim, retention_ms=0), failure=failure)])
     await sweep(store)
     assert "secret" not in repr(snapshot(raw))
-

@@ -8,6 +8,7 @@ from tradewind import ids
 from tradewind.errors import StoreError
 from tradewind.ids import partition_of
 from tradewind.store.keys import PartitionKeys, partition_keys
+from tradewind.store.region_client import RegionClient
 from tradewind.store.region_store import RegionStore
 from tradewind.task import (
     Bury,
@@ -35,7 +36,7 @@ def an_id(place: int = PLACE, region: str = "eu-west") -> str:
     return ids.mint(1_700_000_000_000, ids.region_code(region), place, next(_numbers))
 
 
-def a_task(  # noqa: PLR0917
+def a_task(
     task_id: str = "",
     queue: str = "mail",
     name: str = "send",
@@ -83,6 +84,11 @@ def keys_at(place: int = PLACE) -> PartitionKeys:
     return partition_keys(PARTITIONS)[place]
 
 
+def client_of(store: RegionStore) -> RegionClient:
+    """The part that tests reach into to set clocks back, or to change the fleet."""
+    return cast("Any", store)._client
+
+
 async def outcome(store: RegionStore, task: NewTask) -> EnqueueOutcome | StoreError:
     outcomes, _ = await store.enqueue([task], timeout_s=5)
     return outcomes[0]
@@ -115,7 +121,9 @@ async def claim_batch(
     )
 
 
-async def claimed(store: RegionStore, task: NewTask | None = None, *, lease_ms: int = LEASE_MS) -> Claim:
+async def claimed(
+    store: RegionStore, task: NewTask | None = None, *, lease_ms: int = LEASE_MS
+) -> Claim:
     """A claim on `task`, or on a new one: nothing else may be ready."""
     task = task or await stored(store)
     place = ids.parse(task.task_id).partition
@@ -128,11 +136,17 @@ async def claimed(store: RegionStore, task: NewTask | None = None, *, lease_ms: 
 
 
 def a_bury(claim: Claim, *, may_move: bool = True, retention_ms: int = DAY_MS) -> Bury:
-    return Bury(claim, "exhausted", FAILURE, retention_ms, may_move, failover="" if may_move else "no")
+    return Bury(
+        claim, "exhausted", FAILURE, retention_ms, may_move, failover="" if may_move else "no"
+    )
 
 
 async def dead(
-    store: RegionStore, task: NewTask | None = None, *, may_move: bool = True, retention_ms: int = DAY_MS
+    store: RegionStore,
+    task: NewTask | None = None,
+    *,
+    may_move: bool = True,
+    retention_ms: int = DAY_MS,
 ) -> Record:
     claim = await claimed(store, task)
     (settled,) = await store.bury([a_bury(claim, may_move=may_move, retention_ms=retention_ms)])

@@ -186,4 +186,5 @@ class ClaimsRole(Role):
 
 def queue_keys(keys: PartitionKeys, queue: str) -> tuple[str, ...]:
     """The keys that claim and sweep take for each queue."""
-    return (*(keys.ready(queue, priority) for priority in Priority), keys.wake(queue))
+    ready = (keys.ready(queue, priority) for priority in Priority)
+    return (*ready, keys.wake(queue), keys.others(queue))

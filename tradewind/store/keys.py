@@ -68,6 +68,10 @@ class PartitionKeys:
         """LIST with at most one hint; TTL 60 s."""
         return f"{self.prefix}wake:{queue}"
 
+    def others(self, queue: str) -> str:
+        """LIST, the hint that something parked waits for a worker with other handlers; TTL 60 s."""
+        return f"{self.prefix}others:{queue}"
+
     def entry(self, key: bytes) -> str:
         """HASH, a ledger entry; TTL is its window."""
         return f"{self.prefix}led:{key.hex()}"

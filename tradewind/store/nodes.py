@@ -22,8 +22,9 @@ from tradewind.errors import IdentityMismatch, SetupError, StoreMoving, StoreUna
 from tradewind.fleet import Fleet, Region
 from tradewind.limits import SECOND_MS
 from tradewind.store import replies, scripts
-from tradewind.store.keys import partition_keys
+from tradewind.store.keys import PartitionKeys, partition_keys
 from tradewind.store.link import Exchange, Link, Reply
+from tradewind.store.tags import SUPPORTED, tags
 
 FORMAT = 1  # of the records; a newer one is refused, one older is read
 REFRESH_EVERY_S = 30.0
@@ -45,6 +46,11 @@ class Nodes:
             raise SetupError(message)
         self._region, self._fleet, self._incarnation = region, fleet, incarnation
         self._keys = partition_keys(fleet.partitions)
+        self._others = [
+            PartitionKeys(tags(number)[0]).identity
+            for number in SUPPORTED
+            if number != fleet.partitions
+        ]
         self._slots = [key_slot(keys.identity.encode()) for keys in self._keys]
         self._links: dict[str, Link] = {}
         self._owners: list[str] = [region.redis.nodes[0]] * fleet.partitions
@@ -77,14 +83,6 @@ class Nodes:
     def link_to(self, address: str) -> Link:
         """The link to a node by its address, HOST:PORT."""
         return self._link(address)
-
-    async def primaries(self) -> dict[int, Link]:
-        """One partition of each node, with its link."""
-        await self.owner(0)
-        first: dict[str, int] = {}
-        for partition, address in enumerate(self._owners):
-            first.setdefault(address, partition)
-        return {partition: self._link(address) for address, partition in first.items()}
 
     def connection(self, partition: int) -> AbstractConnection:
         """A new, unconnected connection to the partition's node, for blocking calls."""
@@ -218,6 +216,18 @@ class Nodes:
                 for keys, owner in zip(self._keys, self._owners, strict=True)
                 if owner == address
             ]
+            # Another number of partitions has other tags: its tasks would lie there unseen.
+            asked = [["TIME"], *(["HGET", key, "partitions"] for key in self._others)]
+            clock, *others = await exchange(asked)
+            if isinstance(clock, list):  # also of a node that holds no partition yet
+                seconds, micros = cast("list[bytes]", clock)
+                self._note_clock(address, int(seconds) * SECOND_MS + int(micros) // 1000)
+            for answer in others:
+                if isinstance(answer, bytes):
+                    expected = str(self._fleet.partitions)
+                    raise IdentityMismatch(
+                        self._region.name, "partitions", answer.decode(), expected
+                    )
             answers = await exchange(
                 [
                     ["EVAL", script.source, *script.parts({"identity": keys.identity}, args)]

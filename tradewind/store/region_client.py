@@ -58,8 +58,14 @@ class RegionClient:
         loaded = scripts.load(script)
         return Call(loaded, partition, loaded.parts(keys, args, items))
 
-    async def run(self, call: Call, *, timeout_s: float = CALL_TIMEOUT_S) -> list[Reply]:
-        """Run one call. Raises StoreError; `moving` replies raise StoreMoving at the deadline."""
+    async def run(
+        self, call: Call, *, timeout_s: float = CALL_TIMEOUT_S, await_slot: bool = True
+    ) -> list[Reply]:
+        """Run one call. Raises StoreError.
+
+        A partition that moves is waited for until the deadline, then StoreMoving is raised; at
+        once without `await_slot`.
+        """
         until_s = time.monotonic() + timeout_s
         pause_s = PAUSE_FIRST_S
         started_s = time.perf_counter()
@@ -68,7 +74,8 @@ class RegionClient:
                 try:
                     return await self._once(call, until_s - time.monotonic())
                 except (replies.Elsewhere, replies.Later, StoreMoving) as error:
-                    if time.monotonic() + pause_s >= until_s:
+                    impatient = isinstance(error, StoreMoving) and not await_slot
+                    if impatient or time.monotonic() + pause_s >= until_s:
                         raise self._final(error) from None
                     if not isinstance(error, replies.Later):
                         await self.nodes.learn()

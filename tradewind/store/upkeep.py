@@ -1,12 +1,14 @@
 """Keeping partitions in order, and signs of life (ports Upkeep and Vitals)."""
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
+from tradewind.errors import StoreMoving
 from tradewind.limits import (
     COURIER_LEASE_MS,
     HOUR_MS,
@@ -24,6 +26,7 @@ from tradewind.task import Heartbeat, LiveWorker, Reaped, Swept
 
 CONTROL = 0  # the partition that keeps what belongs to the region and not to a task
 PURGE_PER_SWEEP = 64
+PROBE_TIMEOUT_S = 3.0
 
 
 class UpkeepRole(Role):
@@ -35,10 +38,15 @@ class UpkeepRole(Role):
         self._waits = Waits(client)
 
     async def wait(
-        self, queues: Sequence[str], partitions: Sequence[int], *, timeout_s: float
+        self,
+        queues: Sequence[str],
+        partitions: Sequence[int],
+        *,
+        cold: Collection[int] = (),
+        timeout_s: float,
     ) -> int | None:
         """Block until a partition may have work; see ports.Upkeep."""
-        return await self._waits.wait(queues, partitions, timeout_s=timeout_s)
+        return await self._waits.wait(queues, partitions, cold=cold, timeout_s=timeout_s)
 
     async def close_waits(self) -> None:
         """Close the connections that block. Idempotent."""
@@ -146,18 +154,25 @@ class VitalsRole(Role):
 
     async def probe(self) -> float:
         """Write, read and delete on every primary; see ports.Vitals."""
-        primaries = await self._client.nodes.primaries()
+        await self._client.nodes.owner(0)
+        nodes = self._client.nodes.owned_together().values()
+        return max(await asyncio.gather(*map(self._probe, nodes)))
 
-        async def one(partition: int) -> float:
-            keys = {"probe": self._client.keys[partition].probe}
-            call = self._client.call("probe", partition, keys, {})
-            asked_s = time.perf_counter()
-            reply = await self._client.run(call, timeout_s=3.0)
-            took_ms = (time.perf_counter() - asked_s) * SECOND_MS
-            self._client.nodes.note_clock(partition, int(cast("bytes", reply[1])))
-            return took_ms
+    async def _probe(self, partitions: Sequence[int]) -> float:
+        """Probe one node, by a partition that is not on its way to another."""
+        for partition in partitions[:-1]:
+            with contextlib.suppress(StoreMoving):
+                return await self._probe_at(partition)
+        return await self._probe_at(partitions[-1])
 
-        return max(await asyncio.gather(*(one(partition) for partition in primaries)))
+    async def _probe_at(self, partition: int) -> float:
+        keys = {"probe": self._client.keys[partition].probe}
+        call = self._client.call("probe", partition, keys, {})
+        asked_s = time.perf_counter()
+        reply = await self._client.run(call, timeout_s=PROBE_TIMEOUT_S, await_slot=False)
+        took_ms = (time.perf_counter() - asked_s) * SECOND_MS
+        self._client.nodes.note_clock(partition, int(cast("bytes", reply[1])))
+        return took_ms
 
     async def workers(self) -> list[LiveWorker]:
         """Live workers of the region; see ports.Vitals."""

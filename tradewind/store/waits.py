@@ -6,7 +6,7 @@ it would be lost with its connection, and work would lie until the next sweep.
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -51,7 +51,12 @@ class Waits:
         self._turn = 0
 
     async def wait(
-        self, queues: Sequence[str], partitions: Sequence[int], *, timeout_s: float
+        self,
+        queues: Sequence[str],
+        partitions: Sequence[int],
+        *,
+        cold: Collection[int],
+        timeout_s: float,
     ) -> int | None:
         """Block until a partition may have work; see ports.Upkeep. The first answer wins."""
         await self._client.nodes.owner(0)
@@ -60,15 +65,23 @@ class Waits:
             await asyncio.sleep(timeout_s)
             return None
         if len(groups) == 1:
-            hint = await self._block(groups[0], queues, timeout_s)
+            hint = await self._block(groups[0], queues, cold, timeout_s)
         else:
-            hint = await self._first(groups, queues, timeout_s)
+            hint = await self._first(groups, queues, cold, timeout_s)
         return None if hint is None else hint.partition
 
     async def _first(
-        self, groups: list[list[int]], queues: Sequence[str], timeout_s: float
+        self,
+        groups: list[list[int]],
+        queues: Sequence[str],
+        cold: Collection[int],
+        timeout_s: float,
     ) -> _Hint | None:
-        waits = [asyncio.create_task(self._block(group, queues, timeout_s)) for group in groups]
+        self._turn = (self._turn + 1) % len(groups)
+        groups = groups[self._turn :] + groups[: self._turn]
+        waits = [
+            asyncio.create_task(self._block(group, queues, cold, timeout_s)) for group in groups
+        ]
         taken: _Hint | None = None
         try:
             for done in asyncio.as_completed(waits):
@@ -76,16 +89,23 @@ class Waits:
                 if taken is not None:
                     break
         finally:
-            for wait in waits:
-                wait.cancel()
-            for other in await asyncio.gather(*waits, return_exceptions=True):
-                if isinstance(other, _Hint) and other is not taken:
-                    await self._give_back(other)
+            # Aside, with no further await: whoever is cancelled here would lose what was taken.
+            self._aside(self._dismiss(waits, taken))
         return taken
+
+    async def _dismiss(
+        self, waits: Sequence["asyncio.Task[_Hint | None]"], taken: _Hint | None
+    ) -> None:
+        for wait in waits:
+            wait.cancel()
+        for other in await asyncio.gather(*waits, return_exceptions=True):
+            if isinstance(other, _Hint) and other is not taken:
+                await self._give_back(other)
 
     async def close(self) -> None:
         """Close every connection. Idempotent."""
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        while self._ending:  # dismissed waits unblock in their turn
+            await asyncio.gather(*self._ending, return_exceptions=True)
         idle, self._idle = self._idle, {}
         for lines in idle.values():
             for line in lines:
@@ -98,12 +118,18 @@ class Waits:
         return [list(partitions)] if partitions else []
 
     async def _block(
-        self, partitions: list[int], queues: Sequence[str], timeout_s: float
+        self,
+        partitions: list[int],
+        queues: Sequence[str],
+        cold: Collection[int],
+        timeout_s: float,
     ) -> _Hint | None:
         # Redis serves the first key that has something: rotate, or the last partition starves.
         self._turn = (self._turn + 1) % len(partitions)
         turned = partitions[self._turn :] + partitions[: self._turn]
         keys = {self._client.keys[p].wake(q): p for p in turned for q in queues}
+        # After those of ready work: what this worker can surely run goes first.
+        keys |= {self._client.keys[p].others(q): p for p in turned if p not in cold for q in queues}
         line: _Line | None = None
         try:
             async with asyncio.timeout(timeout_s + _MARGIN_S):
@@ -117,7 +143,7 @@ class Waits:
             return None
         except asyncio.CancelledError:
             if line is not None:
-                self._end(line, keys)
+                self._aside(self._unblock(line, keys))
             raise
         self._idle.setdefault(line.partition, []).append(line)
         return _hint(reply, keys)
@@ -146,8 +172,8 @@ class Waits:
             await connection.disconnect(nowait=True)
             raise
 
-    def _end(self, line: _Line, keys: Mapping[str, int]) -> None:
-        ending = asyncio.create_task(self._unblock(line, keys))
+    def _aside(self, work: Coroutine[None, None, None]) -> None:
+        ending = asyncio.create_task(work)
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 

@@ -117,6 +117,23 @@ async def test_while_a_call_is_under_way_others_gather() -> None:
     assert gate.calls == [["a"], ["b", "c"]]
 
 
+async def test_what_gathered_leaves_as_soon_as_the_call_before_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("router.flush.FLUSH_WAIT_MS", 3_600_000)
+    gate = Gate()
+    flush = Flush(gate, Ear())
+    first = submits(flush, "a")
+    await turns()
+    later = submits(flush, "b", "c")
+    await turns()
+    gate.open.set()
+
+    await asyncio.gather(*first, *later)
+
+    assert gate.calls == [["a"], ["b", "c"]]
+
+
 async def test_a_call_carries_so_many_tasks_and_so_many_calls_are_under_way() -> None:
     gate = Gate()
     names = [str(n) for n in range(MAX_FLUSH * (MAX_CALLS + 1))]

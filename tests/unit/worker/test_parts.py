@@ -63,11 +63,10 @@ def test_hints_go_first_and_every_partition_has_its_turn() -> None:
     assert turns == [[1, 6], [5], [1], []]
 
 
-def test_a_partition_with_work_for_others_is_left_alone_for_a_second() -> None:
+def test_work_for_others_is_left_alone_for_a_second() -> None:
     line = Line()
     line.chill(1, now_ms=0)
-    seen = [line.worth_waiting_for(range(3), now_ms=at) for at in (999, 1000)]
-    assert seen == [([0, 2], True), ([0, 1, 2], False)]
+    assert [line.cold(now_ms=at) for at in (999, 1000)] == [{1}, set()]
 
 
 async def test_the_earliest_timer_of_a_partition_fires_once() -> None:

@@ -15,14 +15,15 @@
 -- EACH KEYS normal  LIST
 -- EACH KEYS low     LIST
 -- EACH KEYS wake    LIST  the queue's hint
+-- EACH KEYS others  LIST  the hint for workers with other handlers
 -- EACH ARGV queue
 -- EACH ARGV lease_ms  int
 -- RETURNS {"ok", now_ms, depth, next_due_ms, parked, claim...}; claim: {task_id, queue, name,
 -- RETURNS priority, token, epoch, attempt, crashes, created_ms, ready_ms, hop_count, packed, hops}
 -- RETURNS | {"moving"}
--- @include now here counts wake changed ready promote tickets park claimed
+-- @include now here counts wake changed ready promote tickets park others claimed
 local prefix, limit, due, parked = ARGV[1], tonumber(ARGV[3]), KEYS[3], KEYS[4]
-local KEYS_EACH, ARGV_EACH, MAX_LOOK = 4, 2, 128
+local KEYS_EACH, ARGV_EACH, MAX_LOOK = 5, 2, 128
 local now = now_us()
 local now_ms = math.floor(now / 1000)
 local c = { prefix = prefix, counts = KEYS[1], leases = KEYS[2], worker_id = ARGV[2], now = now,
@@ -30,13 +31,14 @@ local c = { prefix = prefix, counts = KEYS[1], leases = KEYS[2], worker_id = ARG
 for _, name in ipairs(cjson.decode(ARGV[4])) do
   c.handlers[name] = true
 end
-local queues, wakes, lists, places = {}, {}, {}, {}
+local queues, lists, places = {}, {}, {}
 for priority = 0, 2 do
   for i = 0, (#KEYS - 4) / KEYS_EACH - 1 do
-    local queue = ARGV[6 + i * ARGV_EACH]
-    queues[i + 1], wakes[i + 1] = queue, KEYS[8 + i * KEYS_EACH]
-    local list = { key = KEYS[5 + i * KEYS_EACH + priority], queue = queue, looked = 0, added = 0,
-      lease_ms = tonumber(ARGV[7 + i * ARGV_EACH]), priority = tostring(priority), turn = i + 1 }
+    local queue, k = ARGV[6 + i * ARGV_EACH], 5 + i * KEYS_EACH
+    queues[i + 1] = queue
+    local list = { key = KEYS[k + priority], wake = KEYS[k + 3], others = KEYS[k + 4],
+      queue = queue, priority = tostring(priority), lease_ms = tonumber(ARGV[7 + i * ARGV_EACH]),
+      looked = 0, added = 0 }
     lists[#lists + 1], places[queue .. ' ' .. list.priority] = list, list
   end
 end
@@ -69,10 +71,9 @@ for _, list in ipairs(lists) do
 end
 book_parked(c, parked)
 for _, list in ipairs(lists) do
-  local stuck = list.priority == '0' and math.max(0, c.parked[list.queue] or 0) or 0
-  reply[5] = reply[5] + stuck
-  if list.left > 0 or stuck > 0 then -- what is parked here, another worker may be able to run
-    wake(wakes[list.turn])
+  reply[5] = reply[5] + call_others(c, list)
+  if list.left > 0 then
+    wake(list.wake)
   end
 end
 reply[3] = depth(c.counts)

@@ -21,6 +21,7 @@
 -- EACH KEYS normal  LIST
 -- EACH KEYS low     LIST
 -- EACH KEYS wake    LIST  the queue's hint
+-- EACH KEYS others  LIST  the hint for workers with other handlers
 -- EACH ARGV queue
 -- RETURNS {"ok", now_ms, depth, promoted, expired_leases, next_due_ms, outbox, moving, imports,
 -- RETURNS courier} | {"moving"}
@@ -28,7 +29,7 @@
 local counts, leases, due, dead, dead_until = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local outbox, courier, parked = KEYS[6], KEYS[9], KEYS[10]
 local prefix, worker_id = ARGV[1], ARGV[2]
-local KEYS_EACH, ARGV_EACH = 4, 1
+local KEYS_EACH, ARGV_EACH = 5, 1
 local now_ms = math.floor(now_us() / 1000)
 local until_now = int(now_ms)
 
@@ -45,9 +46,11 @@ promote(prefix, counts, due, due_now, now_ms)
 purge(counts, dead, dead_until, outbox, past)
 for i = 0, (#KEYS - 10) / KEYS_EACH - 1 do
   local k, queue = 11 + i * KEYS_EACH, ARGV[6 + i * ARGV_EACH]
-  local ready = redis.call('EXISTS', KEYS[k], KEYS[k + 1], KEYS[k + 2]) > 0
-  if ready or redis.call('HEXISTS', parked, queue) == 1 then
+  if redis.call('EXISTS', KEYS[k], KEYS[k + 1], KEYS[k + 2]) > 0 then
     wake(KEYS[k + 3])
+  end
+  if redis.call('HEXISTS', parked, queue) == 1 then
+    wake(KEYS[k + 4])
   end
 end
 local is_courier = 0

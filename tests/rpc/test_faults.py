@@ -1,0 +1,57 @@
+import asyncio
+import random
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.rpc.running import Running, running
+from tradewind.fleet import Fleet, Health
+
+KEYS, SUBMITS_OF_EACH = 24, 4
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("by", ["idempotency_key", "request_id"])
+async def test_whatever_fails_every_key_ends_as_one_task_with_one_id(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, seed: int, by: str
+) -> None:
+    # A lease of 50 ms instead of 10 s, and what a router derives from it.
+    monkeypatch.setattr("tradewind.store.intake.RESERVATION_LEASE_MS", 50)
+    monkeypatch.setattr("router.reserve.HELD_S", 0.02)
+    monkeypatch.setattr("router.signs.FULL_FOR_MS", 50)
+    dice = random.Random(seed)
+    quick = replace(fleet, health=Health(interval_ms=20))
+    async with running(quick, "eu-west") as here, running(quick, "us-east") as there:
+        for router in (here, there):
+            for store in router.stores.values():
+                store.roll(dice, 0.25)
+        answers: defaultdict[str, set[str]] = defaultdict(set)
+
+        async def submit(router: Running, key: str, fields: dict[str, Any]) -> None:
+            receipt = await router.insist(**{by: key}, **fields)
+            answers[key].add(receipt.task_id)
+
+        submits = [
+            submit(dice.choice((here, there)), f"key-{number}", fields)
+            for number in range(KEYS)
+            for fields in [_whereabouts(number, fleet)]
+            for _ in range(SUBMITS_OF_EACH)
+        ]
+        dice.shuffle(submits)
+        await asyncio.gather(*submits)
+
+        assert {key: len(ids) for key, ids in answers.items()} == dict.fromkeys(answers, 1)
+        assert sum((await here.stored()).values()) == KEYS
+
+
+def _whereabouts(number: int, fleet: Fleet) -> dict[str, Any]:
+    """One third of the tasks goes anywhere, one has an affinity, one an origin."""
+    match number % 3:
+        case 0:
+            return {}
+        case 1:
+            return {"affinity_key": f"user-{number}"}
+        case _:
+            return {"origin_region": list(fleet.regions)[number % len(fleet.regions)]}

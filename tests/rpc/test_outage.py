@@ -1,0 +1,46 @@
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tests.conftest import fleet_on
+from tests.rpc.running import Running, running
+from tradewind.errors import NoRegionReachable, OutcomeUnknown, TradewindError
+from tradewind.fleet import Health
+from tradewind.local.scratch import RedisProcess
+
+
+async def refused_at_last(serving: Running) -> TradewindError:
+    """Submit inside the fence until the router knows that its only region is gone."""
+    while True:
+        try:
+            await serving.submit(residency=["eu"], timeout_s=2)
+        except OutcomeUnknown:  # sent on a connection that was about to break
+            continue
+        except TradewindError as error:
+            return error
+        await asyncio.sleep(0.02)
+
+
+async def test_a_region_is_lost_and_comes_back_and_the_fence_holds_throughout(
+    redis_servers: list[RedisProcess], own_redis: RedisProcess
+) -> None:
+    fleet = fleet_on([own_redis, redis_servers[1]])
+    health = Health(interval_ms=100, timeout_ms=500)
+    async with running(replace(fleet, health=health)) as serving:
+        before = await serving.submit(residency=["eu"])
+        await asyncio.to_thread(own_redis.kill)
+
+        assert isinstance(await refused_at_last(serving), NoRegionReachable)
+        assert (await serving.insist()).region == "us-east"
+        while serving.gateway.census.silent() != ["eu-west"]:  # noqa: ASYNC110 - it polls, too
+            await asyncio.sleep(0.02)
+        assert (await serving.submit()).region == "us-east"
+        with pytest.raises(TradewindError, match="eu-west"):
+            await serving.get(before.task_id)
+
+        await asyncio.to_thread(own_redis.start)
+        after = await serving.insist(residency=["eu"])
+
+        assert after.region == "eu-west"
+        assert (await serving.get(before.task_id)).region == "eu-west"

@@ -1,0 +1,109 @@
+"""Write docs/lifecycle.md from tradewind/state.py, or check that it is what would be written.
+
+python tools/lifecycle.py          write
+python tools/lifecycle.py check    fail if the page is not current
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tradewind.state import FINAL, TRANSITIONS, Event, Mark, State
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "lifecycle.md"
+
+_HEAD = """\
+# The life of a task
+
+Written by `python tools/lifecycle.py` from `tradewind/state.py`; a test fails if the two differ.
+Each event is one script in `tradewind/store/lua/`, or part of one, so a transition happens whole
+or not at all. An event that has no row for a state cannot happen there and changes nothing.
+
+No script carries out *cancel*, *expire* and *redrive* yet, and only dead tasks are moved.
+"""
+
+_STATES = {
+    State.PENDING: "Ready: a worker of its region may claim it.",
+    State.SCHEDULED: "Delayed at submit; becomes ready when it is due.",
+    State.PROCESSING: "A worker holds its lease and the current fencing token.",
+    State.FAILED: "An attempt failed; becomes ready again when the retry is due.",
+    State.COMPLETED: "Done. The result is readable until the queue's retention has passed.",
+    State.DEAD_LETTER: (
+        "Given up here. A courier may move it to another region; it is *settled* once none will. "
+        "Purged after the queue's retention."
+    ),
+    State.MOVING: "Promised to one other region; runs in neither until that one has it.",
+    State.CANCELLED: "Ended by its submitter.",
+    State.EXPIRED: "Its `expires_at` passed before an attempt could start.",
+}
+
+_MARKS = {
+    Mark.FORWARDED: "The task left for another region; the record says which.",
+    Mark.REFUSED: "A tombstone: the id may not be stored here at this epoch or a lower one.",
+}
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([_HEAD, *_diagram(), "", *_table(), "", *_states(), ""])
+
+
+def _diagram() -> Iterator[str]:
+    yield "```mermaid"
+    yield "stateDiagram-v2"
+    yield "    [*] --> PENDING: enqueue, import"
+    yield "    [*] --> SCHEDULED: enqueue with a delay"
+    for (source, event), target in TRANSITIONS.items():
+        yield f"    {source} --> {target}: {event}"
+    yield f"    {State.MOVING} --> [*]: ack_export"
+    for state in State:
+        if state in FINAL:
+            yield f"    {state} --> [*]"
+    yield "```"
+
+
+def _table() -> Iterator[str]:
+    yield "| event | from | to |"
+    yield "|---|---|---|"
+    for event in Event:
+        by_target: dict[State, list[State]] = {}
+        for (source, happened), target in TRANSITIONS.items():
+            if happened is event:
+                by_target.setdefault(target, []).append(source)
+        for target, sources in by_target.items():
+            yield f"| {event} | {', '.join(sources)} | {target} |"
+
+
+def _states() -> Iterator[str]:
+    yield "| state | meaning |"
+    yield "|---|---|"
+    for state in State:
+        yield f"| {state} | {_STATES[state]}{' Final.' if state in FINAL else ''} |"
+    yield ""
+    yield "What a record can be when it is no task; it is in no count:"
+    yield ""
+    yield "| mark | meaning |"
+    yield "|---|---|"
+    for mark in Mark:
+        yield f"| {mark} | {_MARKS[mark]} |"
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check; returns the exit code."""
+    if arguments not in ([], ["check"]):
+        print("usage: python tools/lifecycle.py [check]", file=sys.stderr)
+        return 2
+    if not arguments:
+        PAGE.write_text(page(), encoding="utf-8")
+        return 0
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page():
+        return 0
+    print(
+        f"{PAGE} is not what tradewind/state.py says: run `python tools/lifecycle.py`.",
+        file=sys.stderr,
+    )
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
