@@ -38,13 +38,16 @@ async def running_rough(
     tmp_path_factory: pytest.TempPathFactory, ledger: Ledger
 ) -> AsyncIterator[Yard]:
     home = tmp_path_factory.mktemp("rough")
-    async with yard(home, WORLD, APP, ledger, "--concurrency", "8") as running:
+    # A region that was down is believed again after three good probes.
+    text = f"{WORLD}health: {{interval: 500ms, timeout: 1s}}\n"
+    async with yard(home, text, APP, ledger, "--concurrency", "8") as running:
         yield running
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def rough(running_rough: Yard, ledger: Ledger) -> AsyncIterator[Yard]:
     """A fleet that is killed in part, whole again before and after each test."""
+    await running_rough.is_served_everywhere()
     running_rough.ledger = ledger.from_here()
     yield running_rough
     for region in running_rough.regions:

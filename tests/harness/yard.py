@@ -82,6 +82,17 @@ class Yard:
         async with asyncio.timeout(PATIENCE_S):
             return [view async for view in client.watch(task_id)][-1]
 
+    async def is_served_everywhere(self, handler: str = "sleep") -> None:
+        """Wait until every router sees a live worker for the handler in every region."""
+        for region in self.regions:
+            async with self.client(region) as client:
+
+                async def all_are_eligible(client: Client = client) -> bool:
+                    route = await client.explain(handler)
+                    return all(each.eligible for each in route.candidates)
+
+                await until(all_are_eligible, f"router-{region} finds all regions eligible")
+
     async def is_in_order(self) -> None:
         """Wait until no Redis holds a key that nobody will remove, or counts a task wrongly."""
         urls = [endpoint.redis_url for endpoint in self._fleet.endpoints.values()]
@@ -136,7 +147,9 @@ async def yard(
     fleet = EmbeddedFleet(regions.load(config), options)
     await fleet.start()
     try:
-        yield Yard(fleet, home, ledger)
+        running = Yard(fleet, home, ledger)
+        await running.is_served_everywhere()
+        yield running
     finally:
         await fleet.stop()
 

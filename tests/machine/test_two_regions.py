@@ -41,6 +41,7 @@ from tradewind.task import (
 
 MAX_CRASHES, MAX_TASKS = 2, 4
 LONG_MS = 600_000
+AHEAD = 9_000_000_000_000_000  # a token of the year 2255, in microseconds
 regions = st.sampled_from(REGIONS)
 lost = st.sampled_from([False, False, True])  # the call is made, its reply never arrives
 picks = st.integers(0, 9)
@@ -106,8 +107,9 @@ class TwoRegions(RuleBasedStateMachine):
         region=regions,
         key=st.sampled_from([b"", b"a" * 32, b"b" * 32]),
         done=st.sampled_from([b"", b"f" * 32]),
+        token=st.sampled_from([0, AHEAD]),
     )
-    def enqueue(self, region: str, key: bytes, done: bytes) -> None:
+    def enqueue(self, region: str, key: bytes, done: bytes, token: int) -> None:
         mark = a_mark(key) if key else None
         task = a_task(an_id(), max_crashes=MAX_CRASHES, done_key=done, mark=mark)
         ((outcome,), _) = self.run(self.stores[region].enqueue([task], timeout_s=5))
@@ -117,7 +119,10 @@ class TwoRegions(RuleBasedStateMachine):
             assert (outcome.task_id, outcome.confirmed) == (first, True)
             return
         assert outcome == Stored(task.task_id, State.PENDING, created=True)
-        self.model.places[region, task.task_id] = Place(State.PENDING, 1)
+        self.model.places[region, task.task_id] = Place(State.PENDING, 1, token=token)
+        if token:  # given out by a clock that has since been set back
+            self.raw[region].hset(keys_at().task(task.task_id), "tk", token)
+            self.model.last_token[task.task_id] = token
         self.model.birth[task.task_id] = region
         if key:
             self.model.ledger[region, key] = task.task_id
@@ -304,9 +309,12 @@ class TwoRegions(RuleBasedStateMachine):
             assert answer == "known"
         elif memory.refused >= epoch:
             assert answer == "refused"
+        elif place is not None and place.state is not None:
+            # Back before this region's own courier has heard that it had left: not yet.
+            assert (answer, place.state) == ("refused", State.MOVING)
         else:
             assert answer == "imported"
-            assert place is None or (place.state is None and place.epoch < epoch)
+            assert place is None or place.epoch < epoch
             memory.came = epoch
             self.model.places[target, task_id] = Place(
                 State.PENDING, epoch, token=exported.record.token

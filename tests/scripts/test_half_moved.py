@@ -1,7 +1,7 @@
 """A slot half-way between two nodes: every call succeeds whole, or changes nothing and says so."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -186,6 +186,15 @@ class Slot:
         self.send(self.keys(self.target), back=True)
         self._set(self.target, "STABLE")
 
+    def hand_over(self) -> None:
+        """The whole slot to the other node, which owns it from now on."""
+        self.open()
+        self.send(self.keys(self.source))
+        for client in (self.target, self.source, *self._clients):
+            self._set(client, "NODE", self.ids[1])
+        self.source, self.target = self.target, self.source
+        self.ids.reverse()
+
     def send(self, keys: list[bytes], *, back: bool = False) -> None:
         sender, receiver = (self.target, self.source) if back else (self.source, self.target)
         if keys:
@@ -342,3 +351,33 @@ async def test_a_new_connection_is_greeted_while_a_slot_moves(
             await stored(another, a_task(an_id(place)))
     finally:
         await another.close()
+
+
+@pytest.mark.cluster
+async def test_everything_follows_a_slot_to_its_new_owner(
+    slot: Slot, store: RegionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(region_client, "PAUSE_FIRST_S", 0.01)
+    task = await stored(store, a_task(an_id(PLACE)))
+    changes = cast("AsyncGenerator[str]", store.changes())
+    for _ in slot.ports:
+        assert await asyncio.wait_for(anext(changes), SOON_S) == ""
+    assert await store.wait(["mail"], [PLACE], timeout_s=SOON_S) == PLACE
+    wait = asyncio.create_task(store.wait(["mail"], [PLACE], timeout_s=SOON_S))
+    try:
+        slot.hand_over()
+        assert await store.watch(task.task_id) is not None
+        assert await wait is None  # unblocked by the move: nothing is known of new work
+        await stored(store, a_task(an_id(PLACE)))
+        assert await store.wait(["mail"], [PLACE], timeout_s=SOON_S) == PLACE
+        async with asyncio.timeout(SOON_S):
+            while await anext(changes) != task.task_id:
+                claim = await claimed_first(store)
+                await store.release([Release(claim)])
+    finally:
+        await changes.aclose()
+        slot.hand_over()
+
+
+async def claimed_first(store: RegionStore) -> Claim:
+    return (await claim_batch(store, place=PLACE, limit=1)).claims[0]

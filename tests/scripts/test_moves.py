@@ -489,3 +489,21 @@ async def test_many_moves_are_listed_oldest_first_up_to_the_limit(
         moves[0].record.task_id,
     ]
     assert tickets(raw) == []
+
+
+async def test_a_task_that_returns_before_its_departure_is_acknowledged_has_to_wait(
+    store: RegionStore, target: RegionStore, raw: Any
+) -> None:
+    first = await exporting(store)
+    task_id = first.record.task_id
+    await come(target, first)
+    back = await target.begin_export(await dead_again(target), "eu-west", groups=["us"])
+    assert back is not None
+    before = snapshot(raw)
+    assert await store.import_task(back, hops=b"", timeout_s=5) == "refused"
+    assert snapshot(raw) == before
+    assert await store.ack_export(task_id, 2, "us-east", keep_ms=DAY_MS)
+    assert await target.settle_import(task_id, 2)
+    assert await store.import_task(back, hops=b"", timeout_s=5) == "imported"
+    assert await target.ack_export(task_id, 3, "eu-west", keep_ms=DAY_MS)
+    assert await store.settle_import(task_id, 3)
