@@ -1,7 +1,7 @@
 # Everything a person or CI runs. Needs Python >= 3.11 and make; the rest installs itself.
 #   make demo     three regions on this machine, 1,000 tasks, one region broken
 #   make test     the test suite            make check    every static check
-#   make up       embedded regions, until Ctrl-C
+#   make up       embedded regions with delays between them, until Ctrl-C
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -26,8 +26,8 @@ help: ## this list
 demo: .venv ## three regions, 1,000 tasks, one region broken; where everything went and why
 	@$(BIN)/python -m examples.demo
 
-up: .venv ## embedded regions in the foreground
-	@$(BIN)/tradewind up
+up: .venv ## embedded regions in the foreground, with delays between them
+	@$(BIN)/tradewind up --wan
 
 test: .venv ## the test suite
 	@$(BIN)/pytest -n $(TEST_WORKERS)

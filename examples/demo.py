@@ -84,6 +84,7 @@ async def running_fleet(out: Console, data_dir: Path) -> AsyncGenerator[Mapping[
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(fleet.stop)
         await fleet.start()
+        await fleet.until_served()
         routers: dict[str, Client] = {}
         for region, endpoint in fleet.endpoints.items():
             client = Client(endpoint.grpc, origin_region=region)

@@ -15,6 +15,7 @@ from tradewind.errors import InvalidTask, NotServedYet, StoreError
 from tradewind.fleet import Fleet
 from tradewind.policy.scores import wait_s
 from tradewind.ports import Reads
+from tradewind.task import QueueCounts
 from tradewind.v1 import admin_pb2, admin_pb2_grpc
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -88,11 +89,11 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         """List dead tasks, page by page."""
         wanted = Filter.read(request.filter, self._regions(request.filter.region, "filter.region"))
         page = await self._dead.page(wanted, request.page_size, request.page_token)
-        totals, silent = await self._ask(wanted.regions, lambda reads: reads.dead_total())
-        total = len(page.records) if wanted.is_narrow else sum(totals.values())
+        counted, silent = await self._ask(wanted.regions, lambda reads: _dead(reads, wanted.queue))
+        total = sum(counted.values()) if wanted.is_by_queue else page.total
         return admin_pb2.ListDeadTasksResponse(
             tasks=[wire.task(record, whole=False) for record in page.records],
-            next_page_token=page.next_token,
+            next_page_token=page.next.token(total) if page.next else "",
             total=total,
             silent_regions=sorted({*silent, *page.silent}),
         )
@@ -163,6 +164,13 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         answers = await asyncio.gather(*(ask(name) for name in names))
         heard = {n: a for n, a in zip(names, answers, strict=True) if a is not None}
         return heard, sorted(set(names) - set(heard))
+
+
+async def _dead(reads: Reads, queue: str) -> int:
+    """Count the dead tasks of a region; of one queue, if it is named."""
+    if not queue:
+        return await reads.dead_total()
+    return (await reads.counts()).get(queue, QueueCounts()).dead
 
 
 def _not_yet(method: str) -> NoReturn:

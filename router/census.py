@@ -52,6 +52,11 @@ class Census:
         self._down: set[str] = set()
         self._first_look = {name: asyncio.Event() for name in vitals}
 
+    @property
+    def region(self) -> str:
+        """The router's own region."""
+        return self._region
+
     def views(self, origin: str | None = None) -> list[RegionView]:
         """Every region as of now. For a caller in another region than ours, RTT is its prior."""
         now_ms = self._clock.monotonic_ms()

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
@@ -20,6 +20,7 @@ KINDS: Final = ("exhausted", "timeout", "crashed", "rejected", "damaged")
 
 _AT_ONCE: Final = 16  # partitions asked side by side: four round trips a region of 64
 _MAX_READ: Final = 10_000  # records read for one page (invariant 9); the next page goes on there
+_COUNTED: Final = 100  # records of a partition held at a time while counting
 _TIMEOUT_S: Final = 5.0  # of one region's answer
 
 
@@ -60,9 +61,9 @@ class Filter:
         )
 
     @property
-    def is_narrow(self) -> bool:
-        """Whether a dead task of these regions may fail to match."""
-        return self != Filter(self.regions)
+    def is_by_queue(self) -> bool:
+        """Whether it asks for no more than regions and a queue, which the store counts."""
+        return self == Filter(self.regions, queue=self.queue)
 
     def matches(self, record: Record, now_ms: int) -> bool:
         """Whether a dead task is wanted."""
@@ -82,15 +83,19 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a page begins: in which region and partition, behind which of the store's cursors."""
+    """Where a page begins: in which region and partition, behind which of the store's cursors.
+
+    `total` is what the first page has counted, so that the others need not count again.
+    """
 
     region: str
     partition: int
     after: str = ""
+    total: int = 0
 
-    def token(self) -> str:
+    def token(self, total: int) -> str:
         """Return the place as an opaque text."""
-        text = f"{self.region}\n{self.partition}\n{self.after}"
+        text = f"{self.region}\n{self.partition}\n{self.after}\n{total}"
         return base64.urlsafe_b64encode(text.encode()).decode()
 
     @classmethod
@@ -100,11 +105,11 @@ class Place:
             return cls(regions[0], 0)
         try:
             text = base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
-            region, partition, after = text.split("\n")
-            place = cls(region, int(partition), after)
+            region, partition, after, total = text.split("\n")
+            place = cls(region, int(partition), after, int(total))
         except (binascii.Error, ValueError):
             place = None
-        if place is None or place.region not in regions or place.partition < 0:
+        if place is None or place.region not in regions or min(place.partition, place.total) < 0:
             raise InvalidTask.field(
                 "page_token", "is not the next_page_token of a page with the same filter"
             )
@@ -116,7 +121,8 @@ class Page:
     """What one call found."""
 
     records: list[Record] = field(default_factory=list[Record])
-    next_token: str = ""
+    next: Place | None = None
+    total: int = 0  # of all pages; not for a filter that is by queue
     silent: set[str] = field(default_factory=set[str])
 
 
@@ -132,11 +138,21 @@ class DeadTasks:
         if size > MAX_PAGE_SIZE:
             raise InvalidTask.field("page_size", f"may be at most {MAX_PAGE_SIZE}")
         size = size or DEFAULT_PAGE_SIZE
+        first = Place.read(token, wanted.regions)
+        page = await self._page(wanted, size, self._places(first, wanted.regions))
+        if token or wanted.is_by_queue:
+            page.total = first.total
+        elif page.next is None:
+            page.total = len(page.records)
+        else:
+            page.total = await self._count(wanted, page.silent)
+        return page
+
+    async def _page(self, wanted: Filter, size: int, places: list[Place]) -> Page:
         page, read = Page(), 0
-        places: list[Place] = self._places(Place.read(token, wanted.regions), wanted.regions)
         while places:
             if len(page.records) >= size or read >= _MAX_READ:
-                page.next_token = places[0].token()
+                page.next = places[0]
                 break
             window = places[:_AT_ONCE]
             places = places[_AT_ONCE:]
@@ -150,13 +166,32 @@ class DeadTasks:
                 matching = [r for r in records if wanted.matches(r, self._clock.now_ms())]
                 if page.records and len(page.records) + len(matching) > size:
                     places = window[done:] + places
-                    page.next_token = places[0].token()
+                    page.next = places[0]
                     return page
                 page.records += matching
                 if after:
                     places = [replace(place, after=after), *window[done + 1 :], *places]
                     break
         return page
+
+    async def _count(self, wanted: Filter, silent: Collection[str]) -> int:
+        """Count what matches, in the first _MAX_READ dead tasks of the regions that answer."""
+        regions = [region for region in wanted.regions if region not in silent]
+        places = self._places(Place(regions[0], 0), regions) if regions else []
+        total = read = 0
+        while places and read < _MAX_READ:
+            window, places = places[:_AT_ONCE], places[_AT_ONCE:]
+            answers = await asyncio.gather(*(self._read(place, _COUNTED) for place in window))
+            unread: list[Place] = []
+            for place, answer in zip(window, answers, strict=True):
+                records, after = answer or ([], "")
+                read += len(records)
+                now_ms = self._clock.now_ms()
+                total += sum(wanted.matches(record, now_ms) for record in records)
+                if after:
+                    unread.append(replace(place, after=after))
+            places = unread + places
+        return total
 
     def _places(self, first: Place, regions: Sequence[str]) -> list[Place]:
         later = regions[list(regions).index(first.region) + 1 :]

@@ -45,6 +45,7 @@ class Gateway:
 
         `counts`: export what the own region holds; of several processes one does it for all.
         """
+        self.region = region
         self._counts, self._closing = counts, False
         self.census = Census(fleet, region, stores, clock)
         self._flushes = {name: Flush(store, self.census) for name, store in stores.items()}

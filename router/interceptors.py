@@ -1,4 +1,4 @@
-"""Around every RPC of ours: exceptions become statuses, and a deadline ends the work."""
+"""Around every RPC: exceptions become statuses in time; health says where the router stands."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,10 +10,11 @@ from google.protobuf.message import DecodeError
 from google.rpc import status_pb2
 
 from router.failures import report
-from tradewind import statuses
+from tradewind import statuses, wire
 from tradewind.errors import InvalidTask, TradewindError
 
 _OURS: Final = "/tradewind.v1."
+_HEALTH_CHECK: Final = "/grpc.health.v1.Health/Check"
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 _NO_DEADLINE_S: Final = 1e9
@@ -29,24 +30,50 @@ class Unreadable:
     """Stands for a request that could not be parsed, so that the answer can say so."""
 
 
-class StatusInterceptor(grpc.aio.ServerInterceptor):
-    """Turns what methods raise into google.rpc statuses; unknown causes are logged as bugs."""
+class AnswerInterceptor(grpc.aio.ServerInterceptor):
+    """Makes our methods answer with google.rpc statuses, and the health service with our region.
+
+    Each method is wrapped once: what is done for every call is paid by every submit.
+    """
+
+    def __init__(self, region: str) -> None:
+        """`region` is the router's own."""
+        self._metadata = ((wire.REGION_METADATA, region),)
+        self._wrapped: dict[str | bytes, Handler] = {}
 
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable["Handler | None"]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> "Handler | None":
-        """Wrap the method that is called. Health and reflection pass as they are."""
-        handler: Any = await continuation(handler_call_details)
+        """Wrap the method that is called. Reflection passes as it is."""
         method: Any = handler_call_details.method
+        known = self._wrapped.get(method)
+        if known is not None:
+            return known
+        handler: Any = await continuation(handler_call_details)
         name = method.decode() if isinstance(method, bytes) else str(method)
-        if handler is None or not name.startswith(_OURS):
-            return handler
-        return _wrapped(handler, name)
+        if handler is not None and name.startswith(_OURS):
+            handler = _with_statuses(handler, name)
+        elif handler is not None and name == _HEALTH_CHECK:
+            handler = self._with_region(handler)
+        if handler is not None:  # names that nobody serves are endless
+            self._wrapped[method] = handler
+        return handler
+
+    def _with_region(self, handler: Any) -> "Handler":
+        """So a client that was told no region of its own learns the one nearest to it."""
+
+        async def check(request: Any, context: Context) -> Any:
+            await context.send_initial_metadata(self._metadata)
+            return await handler.unary_unary(request, context)
+
+        return grpc.unary_unary_rpc_method_handler(
+            check, handler.request_deserializer, handler.response_serializer
+        )
 
 
-def _wrapped(handler: Any, name: str) -> "Handler":
+def _with_statuses(handler: Any, name: str) -> "Handler":
     parse = _tolerant(handler.request_deserializer)
     to_bytes = handler.response_serializer
     if handler.request_streaming:

@@ -12,6 +12,7 @@ from tradewind.policy.decide import decide, refusal
 from tradewind.policy.rules import Resolved
 from tradewind.task import Decision, Draft, RegionView
 
+_BY_DISTANCE: Final = frozenset({"home", "spill"})  # decisions that a later one looks back at
 _MAX_MEMORY: Final = 1_024  # pairs of origin and fence; far above what a file gives rise to
 
 
@@ -32,9 +33,11 @@ class Routes:
     ) -> Decision:
         """Return the decision. Regions in `refused` count as full, or as down.
 
-        Without `resolved`, because the rules exclude each other, it says so.
+        Without `resolved`, because the rules exclude each other, it says so. A task without an
+        origin comes from this router's region.
         """
-        views = self._census.views(draft.origin_region or None)
+        origin = draft.origin_region or self._census.region
+        views = self._census.views(origin)
         if refused:
             views = [_without(view, refused.get(view.name)) for view in views]
         decision = decide(
@@ -42,10 +45,11 @@ class Routes:
             views,
             self._fleet,
             draw=self._draw.random(),
-            home_hint=self._last.get((draft.origin_region, resolved.fence)) if resolved else None,
+            home_hint=self._last.get((origin, resolved.fence)) if resolved else None,
             # Where the entry lives in the caller's own region, being near is what decides.
-            ledger_home="" if ledger_home == draft.origin_region else ledger_home,
+            ledger_home="" if ledger_home == origin else ledger_home,
             resolved=resolved,
+            own_region=origin,
         )
         return replace(decision, ledger_home=ledger_home)
 
@@ -60,9 +64,11 @@ class Routes:
         decision = self.decide(draft, resolved, ledger_home, refused)
         if not decision.region:
             raise refusal(decision, self._fleet)
-        if len(self._last) >= _MAX_MEMORY:
-            self._last.clear()
-        self._last[draft.origin_region, resolved.fence] = decision.region
+        if decision.reason in _BY_DISTANCE:
+            if len(self._last) >= _MAX_MEMORY:
+                self._last.clear()
+            origin = draft.origin_region or self._census.region
+            self._last[origin, resolved.fence] = decision.region
         return decision
 
 

@@ -11,7 +11,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from router.gateway import Gateway
-from router.interceptors import StatusInterceptor
+from router.interceptors import AnswerInterceptor
 from tradewind.errors import SetupError
 from tradewind.http import parse_address
 from tradewind.limits import MAX_MESSAGE_BYTES
@@ -40,7 +40,8 @@ class Server:
         if not reuse_port:
             check_free(host, port)
         self._server = grpc.aio.server(
-            interceptors=[StatusInterceptor()], options=_options(reuse_port=reuse_port)
+            interceptors=[AnswerInterceptor(gateway.region)],
+            options=_options(reuse_port=reuse_port),
         )
         self._health = _health_servicer()
         gateway.add_to(self._server)

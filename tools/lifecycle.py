@@ -19,7 +19,10 @@ Written by `python tools/lifecycle.py` from `tradewind/state.py`; a test fails i
 Each event is one script in `tradewind/store/lua/`, or part of one, so a transition happens whole
 or not at all. An event that has no row for a state cannot happen there and changes nothing.
 
-No script carries out *cancel*, *expire* and *redrive* yet, and only dead tasks are moved.
+A running task is cancelled in two steps: the request marks it and tells its holder, and it ends
+when the holder confirms. Until then its holder may still finish it; *retry*, *bury*, *release* and
+an expired lease end it CANCELLED instead. Expiry does not touch a task that runs. One that an
+enqueue or import brings past its expiry is stored EXPIRED. Only dead tasks are moved.
 """
 
 _STATES = {

@@ -1,4 +1,4 @@
-"""Every error that Tradewind raises, with one answer each: can asking again help?
+"""Every error that Tradewind raises, each with an answer to whether asking again can help.
 
 Nobody parses messages: an error carries its facts as fields, and a stable `reason` that
 travels to clients as google.rpc.ErrorInfo (domain `tradewind`). Codes are in `statuses.py`.
@@ -252,6 +252,19 @@ class ConfigError(TradewindError):
         self.line, self.column = line, column
         place = path if line is None else f"{path}:{line}:{column}"
         super().__init__(f"{place}: {key + ': ' if key else ''}{problem}")
+
+
+class ConfigErrors(ConfigError):
+    """Several mistakes in one file. Place, key and problem are those of the first."""
+
+    def __init__(self, errors: Sequence[ConfigError]) -> None:
+        """`errors` in the order of the file, at least one; the message has a line for each."""
+        first = errors[0]
+        super().__init__(
+            first.path, first.problem, key=first.key, line=first.line, column=first.column
+        )
+        self.errors = tuple(errors)
+        self.args = ("\n".join(map(str, errors)),)
 
 
 class SetupError(TradewindError):

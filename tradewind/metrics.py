@@ -5,6 +5,7 @@ named below. A queue that the file does not name is `other` (see `queue_label`),
 caller sends makes a new series, and no id, tenant or error text is ever a label.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from prometheus_client import (
@@ -12,6 +13,7 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    Metric,
     ProcessCollector,
     generate_latest,
 )
@@ -19,7 +21,21 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from tradewind.fleet import Fleet
 
-REGISTRY: Final = CollectorRegistry()
+
+class _Registry(CollectorRegistry):
+    """Leaves out the `_created` series: a third more to scrape, which nobody asks about.
+
+    `disable_created_metrics` of the library would take them from the metrics of the user's app too.
+    """
+
+    def collect(self) -> Iterator[Metric]:
+        """As the base, without them."""
+        for family in super().collect():
+            family.samples = [s for s in family.samples if not s.name.endswith("_created")]
+            yield family
+
+
+REGISTRY: Final = _Registry()
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OTHER: Final = "other"
 

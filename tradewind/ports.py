@@ -12,6 +12,8 @@ from tradewind.errors import StoreError
 from tradewind.state import State
 from tradewind.task import (
     Bury,
+    Cancel,
+    CancelOutcome,
     Claim,
     ClaimBatch,
     EnqueueOutcome,
@@ -23,6 +25,8 @@ from tradewind.task import (
     LiveWorker,
     NewTask,
     Pointer,
+    Priority,
+    Progress,
     QueueCounts,
     Reaped,
     Record,
@@ -88,6 +92,44 @@ class Ledger(Protocol):
         """Take an unconfirmed reservation of (task_id, epoch) back. False if it is not there."""
         ...
 
+    async def forget(self, mark: LedgerMark, task_id: str) -> bool:
+        """The task was cancelled: its key is free again. False if the entry is another task's."""
+        ...
+
+
+class Cancels(Protocol):
+    """Ending tasks of one region before they are done (router)."""
+
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        ...
+
+    async def cancel(self, task_id: str, *, retention_ms: int) -> CancelOutcome | None:
+        """End a task that waits or is dead; ask the holder of one that runs. None: not here.
+
+        `retention_ms`: for how long its record stays readable once it has ended. A second call
+        gives the same answer, or Cancelled once a request was confirmed.
+        """
+        ...
+
+
+class DeadLetters(Protocol):
+    """Reviving or removing dead tasks of one region (router). `epoch` as the caller read it."""
+
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        ...
+
+    async def redrive(self, task_id: str, epoch: int) -> bool:
+        """State PENDING: attempts, crashes and moves afresh, history kept. False: not dead so."""
+        ...
+
+    async def purge(self, task_id: str, epoch: int) -> bool:
+        """Remove the task for good. False if it is not dead at this epoch: nothing changed."""
+        ...
+
 
 class Reads(Protocol):
     """Reading tasks of one region (router)."""
@@ -126,6 +168,13 @@ class Reads(Protocol):
         """Tasks by queue, summed over all partitions."""
         ...
 
+    async def oldest(self) -> Mapping[tuple[str, Priority], int]:
+        """For how long, in ms, the longest waiting ready task of (queue, priority) has waited.
+
+        One round trip; places without ready tasks are left out.
+        """
+        ...
+
 
 class Vitals(Protocol):
     """Signs of life of one region (census)."""
@@ -160,17 +209,21 @@ class Claims(Protocol):
         lease_ms: Mapping[str, int],
         handlers: Sequence[str],
         limit: int,
+        starvation_ms: Mapping[str, int] | None = None,
     ) -> ClaimBatch:
         """Claim up to `limit` tasks of the queues in `lease_ms`, high before normal before low.
 
-        A ticket whose handler is not in `handlers` is parked for a worker that has it.
+        What has been ready for longer than its queue's `starvation_ms` goes before all else, oldest
+        head first: so a lower priority waits about that long behind higher ones, then in line with
+        whatever else has waited that long. Without it the order is strict. A ticket whose handler
+        is not in `handlers` is parked for a worker that has it; a task past its expiry ends.
         """
         ...
 
     async def renew(
         self, claims: Sequence[Claim], lease_ms: Mapping[str, int]
     ) -> list[Renewed | StoreError]:
-        """Extend leases, by queue, counted from the store's now."""
+        """Extend leases, by queue, counted from the store's now; learn of requested cancels."""
         ...
 
     async def finish(self, items: Sequence[Finish]) -> list[Settled | StoreError]:
@@ -178,7 +231,11 @@ class Claims(Protocol):
         ...
 
     async def retry(self, items: Sequence[RetryAt]) -> list[Settled | StoreError]:
-        """State FAILED until due."""
+        """State FAILED until due; EXPIRED if it may not start any more.
+
+        This, `bury`, `release` and a reaped lease end a task CANCELLED whose cancel was asked for;
+        the answer's `state` says so.
+        """
         ...
 
     async def bury(self, items: Sequence[Bury]) -> list[Settled | StoreError]:
@@ -187,6 +244,24 @@ class Claims(Protocol):
 
     async def release(self, items: Sequence[Release]) -> list[Settled | StoreError]:
         """State PENDING again, at the head of its list."""
+        ...
+
+    async def confirm_cancel(self, items: Sequence[Cancel]) -> list[Settled | StoreError]:
+        """State CANCELLED: the attempt has stopped. Saying it twice is harmless."""
+        ...
+
+    def cancels(self) -> AsyncIterator[str]:
+        """Ids of running tasks whose cancel was asked for; "": some may have been missed.
+
+        `renew` tells of those as well.
+        """
+        ...
+
+    async def progress(self, items: Sequence[Progress]) -> list[Settled | StoreError]:
+        """How far attempts have come, for whoever watches. Gone with the next attempt.
+
+        Costs a write each: at most a few a second for a task. A full store refuses it.
+        """
         ...
 
 
@@ -223,7 +298,10 @@ class Upkeep(Protocol):
     async def sweep(
         self, partition: int, *, worker_id: str, queues: Sequence[str], courier: bool
     ) -> Swept:
-        """Promote what is due, set hints anew, take or extend the courier lease if `courier`."""
+        """Promote what is due, end what expired, set hints anew, purge what is past retention.
+
+        Takes or extends the courier lease if `courier`.
+        """
         ...
 
     async def reap(self, partition: int, *, limit: int) -> list[Reaped]:

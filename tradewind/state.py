@@ -48,6 +48,7 @@ class Event(StrEnum):
     ABORT_TO_DEAD = "abort_export of a dead task"
     CANCEL = "cancel"
     EXPIRE = "expire"
+    RETRY_EXPIRED = "retry past its expiry"
     REDRIVE = "redrive"
 
 
@@ -80,6 +81,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_S.PENDING, _E.EXPIRE): _S.EXPIRED,
     (_S.SCHEDULED, _E.EXPIRE): _S.EXPIRED,
     (_S.FAILED, _E.EXPIRE): _S.EXPIRED,
+    (_S.PROCESSING, _E.RETRY_EXPIRED): _S.EXPIRED,
     (_S.DEAD_LETTER, _E.REDRIVE): _S.PENDING,
 }
 

@@ -68,6 +68,7 @@ class NewTask:
     fence: tuple[str, ...] = ()
     epoch: int = 1
     delay_ms: int = 0
+    expires_ms: int = 0  # no attempt starts from then on; 0: never expires
     max_crashes: int = 3
     done_key: bytes = b""  # fingerprint, where the submit was deduplicated: see design section 4
     mark: LedgerMark | None = None  # only if the entry's home is this region and partition
@@ -155,6 +156,10 @@ class Record:
     settled: bool = False
     target: str = ""  # MOVING: where to
     revision: int = 0  # grows with every change at this epoch
+    expires_ms: int = 0  # 0: never, or the task has ended
+    cancel_requested: bool = False  # asked for while it ran
+    progress: float = 0.0  # of the present or last attempt, 0..1
+    progress_note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +170,31 @@ class Pointer:
     mark: Mark
     epoch: int
     target: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The task has ended CANCELLED, now or before."""
+
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """The task runs; its holder was told. A success that comes first still counts."""
+
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TooLateToCancel:
+    """COMPLETED, EXPIRED, or MOVING: then its target has to be asked. Nothing changed."""
+
+    task_id: str
+    state: State
+
+
+CancelOutcome = Cancelled | CancelRequested | TooLateToCancel | Pointer
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,12 +269,33 @@ class Release:
     claim: Claim
 
 
-Settlement = Finish | RetryAt | Bury | Release
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """The attempt has stopped, since its cancel was asked for: confirm it."""
+
+    claim: Claim
+    retention_ms: int
+
+
+Settlement = Finish | RetryAt | Bury | Release | Cancel
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an attempt has come."""
+
+    claim: Claim
+    fraction: float  # 0..1; cut to that
+    note: str = ""  # cut to MAX_NOTE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Answer to a settlement. `lost`: a newer token, another state, or no task: nothing changed."""
+    """Answer to a settlement. `lost`: a newer token, another state, or no task: nothing changed.
+
+    Not lost and with a state, the task ended otherwise than the settlement says: CANCELLED, since
+    that had been asked for, or EXPIRED instead of another attempt.
+    """
 
     task_id: str
     lost: bool
@@ -258,6 +309,7 @@ class Renewed:
     task_id: str
     token: int
     lost: bool
+    cancel_requested: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +325,7 @@ class Swept:
     unsettled_imports: int
     courier: bool  # this caller holds the partition's courier lease
     now_ms: int
+    expired: int = 0  # waiting tasks that ended EXPIRED
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +334,7 @@ class Reaped:
 
     task_id: str
     worker_id: str
-    state: State  # PENDING again, or DEAD_LETTER after too many crashes
+    state: State  # PENDING again, DEAD_LETTER after too many crashes, CANCELLED if asked for
     queue: str = ""
 
 

@@ -7,7 +7,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tradewind import codec, ids
 from tradewind.codec import STATES, DamagedRecord
-from tradewind.policy.rules import DEFAULT_RULE
+from tradewind.policy.rules import DEFAULT_RULE, UNSERVED
 from tradewind.state import State
 from tradewind.task import (
     Candidate,
@@ -22,6 +22,8 @@ from tradewind.task import (
 )
 from tradewind.v1 import admin_pb2, router_pb2, task_pb2
 
+#: Initial metadata of every response: the region that the router stands in.
+REGION_METADATA = "tradewind-region"
 DEFAULT_QUEUE = "default"
 JSON = "application/json"
 
@@ -42,13 +44,8 @@ _REGION_STATES = {
     "CORDONED": task_pb2.REGION_STATE_CORDONED,
     "DRAINING": task_pb2.REGION_STATE_DRAINING,
 }
-#: What an attempt's failure is called in the contract's closed set of kinds.
-_ERROR_KINDS = {
-    "timeout": "timeout",
-    "rejected": "rejected",
-    "worker-lost": "crashed",
-    "damaged": "damaged",
-}
+#: What a failed attempt of a task that lives on is called. The other kinds are deaths.
+_ATTEMPT_KINDS = {"timeout": "timeout", "worker-lost": "crashed"}
 
 
 def draft(spec: task_pb2.TaskSpec, *, delay_ms: int, timeout_ms: int) -> Draft:
@@ -132,8 +129,13 @@ def decision(choice: Decision, *, partition: int) -> task_pb2.RouteDecision:
 
 
 def decided_by(choice: Decision) -> str:
-    """Return the name of the rule that matched, else of the built-in step that took the region."""
-    return choice.reason if choice.rule in {"", DEFAULT_RULE} else choice.rule
+    """Return the name of the rule that matched, else of the built-in step that took the region.
+
+    That nobody runs the task goes before either.
+    """
+    if choice.reason == UNSERVED or choice.rule in {"", DEFAULT_RULE}:
+        return choice.reason
+    return choice.rule
 
 
 def region(view: RegionView, *, expected_wait_s: float, workers: int) -> admin_pb2.Region:
@@ -186,8 +188,8 @@ def queue_stats(region_name: str, queue: str, counts: QueueCounts) -> admin_pb2.
 
 
 def error_kind(death: str, failure: Failure | None) -> str:
-    """Return the contract's kind: of the death, else of the last failed attempt."""
-    return death or (_ERROR_KINDS.get(failure.kind, "exhausted") if failure else "")
+    """Return the contract's kind: of the death, else of an attempt that was cut short."""
+    return death or (_ATTEMPT_KINDS.get(failure.kind, "") if failure else "")
 
 
 def _add_spec(shown: task_pb2.Task, packed: bytes, *, whole: bool) -> None:
@@ -234,9 +236,10 @@ def _candidate(candidate: Candidate) -> task_pb2.Candidate:
         region=candidate.region,
         eligible=candidate.eligible,
         excluded_by=candidate.excluded_by,
-        rtt=_duration(candidate.rtt_ms),
         share=candidate.share,
     )
+    if math.isfinite(candidate.rtt_ms):
+        shown.rtt.CopyFrom(_duration(candidate.rtt_ms))
     if math.isfinite(candidate.expected_wait_s):
         shown.expected_wait.CopyFrom(_duration(candidate.expected_wait_s * 1_000))
     if math.isfinite(candidate.score_s):

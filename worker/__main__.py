@@ -5,9 +5,11 @@ Exit status: 0 done, 1 failed, 2 wrong usage or an invalid file, 3 not reachable
 
 import argparse
 import asyncio
+import contextlib
+import io
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from tradewind import __version__, logs, metrics, regions
 from tradewind.clock import SystemClock
@@ -155,6 +157,12 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--config", required=True, metavar="FILE", help="regions.yaml")
     add("--region", required=True, help="the region whose tasks it runs, as named in the file")
+    add(
+        "--check-app",
+        action=_CheckApp,
+        metavar="MODULE:NAME",
+        help="only import an app and say what is wrong with it; needs no other option",
+    )
     add("--app", required=True, metavar="MODULE:NAME", help="your app, or ./file.py:NAME")
     add(
         "--queues",
@@ -185,6 +193,25 @@ def _parser() -> argparse.ArgumentParser:
         help=f"seconds to finish what runs after SIGTERM (default: {DEFAULT_GRACE_S:g})",
     )
     return parser
+
+
+class _CheckApp(argparse.Action):
+    """Ends the process as soon as it is met, as --help does: 0, or 2 and a sentence on stderr."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,  # noqa: ARG002 - of argparse
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,  # noqa: ARG002 - of argparse
+    ) -> NoReturn:
+        said = io.StringIO()  # what the app prints on import is not the answer
+        try:
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                load_app(str(values))
+        except SetupError as error:
+            parser.exit(WRONG_USAGE, f"{error}\n")
+        parser.exit()
 
 
 def _names(text: str) -> tuple[str, ...]:

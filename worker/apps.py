@@ -4,14 +4,22 @@ import importlib
 import importlib.util
 import os
 import sys
+import sysconfig
 import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+import tradewind
 from tradewind.errors import SetupError
 from tradewind.handlers import App
 
+_PLACES: Final = sysconfig.get_paths()
+#: Where an app's own files are not: the standard library, installed packages, Tradewind itself.
+_NOT_USERS: Final = (
+    *(Path(_PLACES[key]).resolve() for key in ("stdlib", "platstdlib", "purelib", "platlib")),
+    Path(tradewind.__file__).resolve().parent,
+)
 _OURS: Final = ("router", "tradewind", "worker")  # top-level packages that this process has loaded
 
 
@@ -87,15 +95,21 @@ def _failure(target: str, error: BaseException) -> SetupError:
     if isinstance(error, SyntaxError):
         place = f"{error.filename}:{error.lineno}"
     else:
-        frames = [
-            frame
-            for frame in traceback.extract_tb(error.__traceback__)
-            if frame.filename != __file__ and not frame.filename.startswith("<frozen")
-        ]
+        frames = traceback.extract_tb(error.__traceback__)
+        frames = [frame for frame in frames if frame.filename != __file__]
+        # The user's own line tells more than the library's that it called.
+        frames = [frame for frame in frames if _is_users(frame.filename)] or frames
         place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown place"
     said = " ".join(str(error).split())
     what = f"{type(error).__name__}: {said}" if said else type(error).__name__
     return SetupError(f"--app {target}: importing it failed at {place} with {what}")
+
+
+def _is_users(filename: str) -> bool:
+    if filename.startswith("<"):
+        return False
+    path = Path(filename).resolve()
+    return not any(path.is_relative_to(place) for place in _NOT_USERS)
 
 
 def _what_it_is(module: ModuleType, name: str, found: object) -> str:

@@ -29,6 +29,10 @@ _log = logging.getLogger(__name__)
 _WAIT_S: Final = 5.0  # a blocked wait says so little that a dead connection shows only at its end
 _FIRST_WAIT_S: Final = 0.1  # after an error
 _SIDE_BY_SIDE: Final = 4  # partitions claimed from at the same time: they leave in one write
+_GOES_ON: Final = (
+    "a handler runs on although it was told to stop: another attempt may run beside it, and its "
+    "slot stays taken until it ends"
+)
 _RELEASE_TIMEOUT_S: Final = 3.0  # for handing back at the end; leases bring back what is left
 
 
@@ -276,7 +280,12 @@ class Loop:
             if leftover is None:
                 self._leave(slot)
             else:  # The slot stays taken until the handler really ends; nothing else waits for it.
-                leftover.add_done_callback(lambda _: self._leave(slot))
+                self._tell(job, _GOES_ON)
+                leftover.add_done_callback(lambda _: self._ended_late(slot, job))
+
+    def _ended_late(self, slot: _Slot, job: Job) -> None:
+        self._tell(job, "a handler that could not be stopped has ended")
+        self._leave(slot)
 
     def _leave(self, slot: _Slot) -> None:
         self._slots.discard(slot)
@@ -307,10 +316,17 @@ class Loop:
                 "task": claim.name,
                 "attempt": claim.attempt,
                 "kind": settlement.failure.kind,
+                "error": ran.error,
                 "where": ran.where,
                 "took_s": round(took_s, 3),
             },
         )
+
+    @staticmethod
+    def _tell(job: Job, what: str) -> None:
+        claim = job.claim
+        extra = {"task_id": claim.task_id, "task": claim.name, "attempt": claim.attempt}
+        _log.warning(what, extra=extra)
 
     # --- bookkeeping
 

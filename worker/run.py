@@ -33,6 +33,7 @@ from worker.settle import (
     Success,
     Terms,
     TimedOut,
+    Unkeepable,
     Unreadable,
     Verdict,
 )
@@ -40,6 +41,7 @@ from worker.threads import Threads
 
 _MESSAGE_BYTES: Final = 4 * KIB  # of MAX_ERROR_BYTES; the traceback gets the rest
 _FRAMES: Final = 20  # of a traceback; the innermost tell what failed
+_HAS_RUN: Final = "the handler has run and is not run again"
 _CANCEL_GRACE_S: Final = 0.5  # for `finally` blocks of a cancelled coroutine
 
 
@@ -101,7 +103,8 @@ class Ran:
 
     verdict: Verdict
     leftover: "asyncio.Future[Any] | None" = None  # a handler that outlived its time limit
-    where: str = ""  # FILE:LINE where it failed, for the log
+    error: str = ""  # the class of what the handler raised, for the log
+    where: str = ""  # FILE:LINE where that was
 
 
 async def attempt(job: Job, threads: Threads, stop: "asyncio.Future[None]", clock: Clock) -> Ran:
@@ -114,9 +117,9 @@ async def attempt(job: Job, threads: Threads, stop: "asyncio.Future[None]", cloc
         context = context_of(job, clock.now_ms())
         call = job.handler.call(context, job.spec.payload, job.spec.content_type)
     except Reject as refused:
-        return Ran(Rejected(Failure("rejected", _cut(refused.reason, _MESSAGE_BYTES))))
+        return _raised(Rejected(Failure("rejected", _said(refused.reason))), refused)
     except Exception as error:  # noqa: BLE001 - hints and payloads are not ours; the worker lives
-        return Ran(Failed(describe(error)), where=where(error))
+        return _raised(Failed(describe(error)), error)
     limit_s = job.terms.timeout_ms / 1000
     if job.handler.is_async:
         running = asyncio.ensure_future(_guarded(call))
@@ -171,32 +174,32 @@ def _ended(running: "asyncio.Future[Any]") -> Ran:
         case None:
             return Ran(_success(running.result()))
         case Retry():
-            return Ran(RetryAsked(error.after_ms))
+            return _raised(RetryAsked(error.after_ms, _said(error.reason)), error)
         case Reject():
-            failure = Failure("rejected", _cut(error.reason, _MESSAGE_BYTES))
-            return Ran(Rejected(failure), where=where(error))
+            return _raised(Rejected(Failure("rejected", _said(error.reason))), error)
         case _:
-            return Ran(Failed(describe(error)), where=where(error))
+            return _raised(Failed(describe(error)), error)
+
+
+def _raised(verdict: Verdict, error: BaseException) -> Ran:
+    return Ran(verdict, error=type(error).__name__, where=where(error))
 
 
 def _success(value: Any) -> Verdict:
     try:
         result = encode_result(value)
     except ResultTooLarge as error:
-        return Failed(Failure("result-too-large", str(error)))
+        return Unkeepable(Failure("result-too-large", f"{_HAS_RUN}: {error}"))
     except (TypeError, ValueError, RecursionError) as error:
         # The type only: what json says of a value may quote it.
-        message = f"the result cannot be stored as JSON ({type(error).__name__})"
-        return Failed(Failure("error", f"{message}; return JSON values or bytes"))
+        message = f"{_HAS_RUN}: the result cannot be stored as JSON ({type(error).__name__})"
+        return Unkeepable(Failure("rejected", f"{message}; return JSON values or bytes"))
     return Success(result.data, result.content_type)
 
 
 def describe(error: BaseException) -> Failure:
     """The error as stored with the task: class, message, innermost frames; no local variables."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - a class of the app: its __str__ may do anything
-        text = "(its message cannot be read)"
+    text = _text(error)
     name = type(error).__name__
     message = _cut(f"{name}: {text}" if text else name, _MESSAGE_BYTES)
     frames = traceback.format_tb(_below_ours(error.__traceback__), limit=-_FRAMES)
@@ -217,6 +220,18 @@ def _below_ours(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and trace.tb_frame.f_code.co_filename in ours:
         trace = trace.tb_next
     return trace
+
+
+def _said(reason: object) -> str:
+    """What an app gave as a reason; no hint keeps it from being something else than text."""
+    return _cut(_text(reason), _MESSAGE_BYTES)
+
+
+def _text(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - a class of the app: its __str__ may do anything
+        return "(its message cannot be read)"
 
 
 def _cut(text: str, limit: int) -> str:

@@ -4,10 +4,13 @@ Decided here, carried out by the loop. Reads no clock and rolls no dice: jitter 
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from tradewind.backoff import delay_ms
 from tradewind.fleet import QueuePolicy
 from tradewind.task import Bury, Claim, DeathKind, Failure, Finish, Release, RetryAt, Settlement
+
+_HAS_RUN: Final = "its handler has run, only the result could not be kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,7 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The handler raised, or its result cannot be stored."""
+    """The handler raised."""
 
     failure: Failure
 
@@ -40,10 +43,21 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
+class Unkeepable:
+    """The handler has done its work, but what it returned cannot be stored.
+
+    Running it again, here or elsewhere, would repeat the effect and end the same way.
+    """
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
 class RetryAsked:
     """The handler asked for another attempt, no sooner than `after_ms`."""
 
     after_ms: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +72,7 @@ class HandedBack:
     """Not started, or interrupted by the end of the worker: somebody else is to run it."""
 
 
-Verdict = Success | Failed | TimedOut | Rejected | RetryAsked | Unreadable | HandedBack
+Verdict = Success | Failed | TimedOut | Rejected | Unkeepable | RetryAsked | Unreadable | HandedBack
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +99,14 @@ def settle(
         case Rejected(failure) | Unreadable(failure):
             kind = "rejected" if isinstance(verdict, Rejected) else "damaged"
             return _bury(claim, kind, failure, policy, terms)
-        case TimedOut(failure):
-            return _again(claim, "timeout", failure, policy, terms, jitter=jitter)
-        case Failed(failure):
-            return _again(claim, "exhausted", failure, policy, terms, jitter=jitter)
-        case RetryAsked(after_ms):
-            failure = Failure("error", "the handler asked for another attempt")
+        case Unkeepable(failure):
+            return _bury(claim, "rejected", failure, policy, terms, why_not=_HAS_RUN)
+        case TimedOut(failure) | Failed(failure):
+            kind = "timeout" if isinstance(verdict, TimedOut) else "exhausted"
+            return _again(claim, kind, failure, policy, terms, jitter=jitter)
+        case RetryAsked(after_ms, reason):
+            asked = "the handler asked for another attempt"
+            failure = Failure("error", f"{asked}: {reason}" if reason else asked)
             return _again(
                 claim, "exhausted", failure, policy, terms, jitter=jitter, floor_ms=after_ms
             )
@@ -121,9 +137,15 @@ def _again(
 
 
 def _bury(
-    claim: Claim, kind: DeathKind, failure: Failure, policy: QueuePolicy, terms: Terms
+    claim: Claim,
+    kind: DeathKind,
+    failure: Failure,
+    policy: QueuePolicy,
+    terms: Terms,
+    *,
+    why_not: str = "",
 ) -> Bury:
-    why_not = _why_it_stays(claim, kind, policy, terms)
+    why_not = why_not or _why_it_stays(claim, kind, policy, terms)
     return Bury(
         claim,
         kind,
@@ -143,7 +165,8 @@ def _why_it_stays(claim: Claim, kind: DeathKind, policy: QueuePolicy, terms: Ter
     if kind not in failover.on:
         return f"failover.on of queue {claim.queue} does not list {kind}"
     if claim.hop_count >= failover.max_hops:
-        return f"moved {claim.hop_count} times, failover.max_hops is {failover.max_hops}"
+        moves = "once" if claim.hop_count == 1 else f"{claim.hop_count} times"
+        return f"moved {moves}, failover.max_hops is {failover.max_hops}"
     return ""
 
 

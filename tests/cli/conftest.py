@@ -1,5 +1,6 @@
 """A grpc server that answers what the tests expect, for the command line to talk to."""
 
+import json
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,6 +17,10 @@ from tradewind.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceSe
 from tradewind.v1.router_pb2_grpc import RouterServiceServicer, add_RouterServiceServicer_to_server
 
 TASK_ID = "06fk3vw2r8b1q0c4n7s9d5m2ea"
+HOSTILE_ID = "06fk3vw2r8b1q0c4n7s9d5m2ec"
+
+# What rich would take for markup, and what a terminal would obey: ESC, BEL and a C1 CSI.
+HOSTILE = "bad [/foo] list[int], [red]not[/red] \x1b[31mred\x07 \x9b2J"
 
 Run = Callable[..., int]
 
@@ -43,8 +48,20 @@ def done_task(**fields: Any) -> task_pb2.Task:
     return task_pb2.Task(**(shown | fields))
 
 
+def hostile_task(**fields: Any) -> task_pb2.Task:
+    """A task whose every text came from somebody who means ill."""
+    shown: dict[str, Any] = {
+        "task_id": HOSTILE_ID,
+        "spec": task_pb2.TaskSpec(name="echo", tenant=HOSTILE, labels={"note": HOSTILE}),
+        "error": task_pb2.TaskError(kind="rejected", message=HOSTILE, traceback=HOSTILE),
+        "result": json.dumps({"said": HOSTILE}).encode(),
+        "failover": HOSTILE,
+    }
+    return done_task(**(shown | fields))
+
+
 class Router(RouterServiceServicer):
-    """Accepts everything but the task `bad`."""
+    """Accepts everything but the task `bad`; nobody runs the task `nosuch`."""
 
     def SubmitTaskStream(self, request_iterator: Any, context: Any) -> Iterator[Any]:
         for message in request_iterator:
@@ -52,11 +69,17 @@ class Router(RouterServiceServicer):
             yield router_pb2.SubmitTaskStreamResponse(sequence=message.sequence, results=results)
 
     def GetTask(self, request: Any, context: Any) -> router_pb2.GetTaskResponse:
+        if request.task_id == HOSTILE_ID:
+            return router_pb2.GetTaskResponse(task=hostile_task())
         if request.task_id != TASK_ID:
             refuse(context, UnknownTask(request.task_id))
         return router_pb2.GetTaskResponse(task=done_task())
 
     def WatchTask(self, request: Any, context: Any) -> Iterator[Any]:
+        if request.task_id == HOSTILE_ID:
+            dead = task_pb2.TASK_STATE_DEAD_LETTER
+            yield router_pb2.WatchTaskResponse(task=hostile_task(state=dead, settled=True))
+            return
         yield router_pb2.WatchTaskResponse(
             task=done_task(state=task_pb2.TASK_STATE_PROCESSING, settled=False, result=b"", hops=[])
         )
@@ -85,11 +108,11 @@ class Router(RouterServiceServicer):
             return router_pb2.SubmitTasksResult(error=refused)
         return router_pb2.SubmitTasksResult(
             accepted=router_pb2.SubmitTaskResponse(
-                task_id=TASK_ID,
+                task_id=HOSTILE_ID if spec.name == "hostile" else TASK_ID,
                 region="eu-west",
                 state=task_pb2.TASK_STATE_PENDING,
                 duplicate=bool(spec.idempotency_key),
-                rule="home",
+                rule="unserved" if spec.name == "nosuch" else "home",
             )
         )
 
@@ -114,6 +137,8 @@ class Admin(AdminServiceServicer):
 
     def ListWorkers(self, request: Any, context: Any) -> admin_pb2.ListWorkersResponse:
         worker = admin_pb2.Worker(worker_id="w1", region="eu-west", slots=8, busy=2)
+        worker.queues.append("default")
+        worker.handlers.extend(["email.send", "echo"])
         return admin_pb2.ListWorkersResponse(workers=[worker])
 
     def ListDeadTasks(self, request: Any, context: Any) -> admin_pb2.ListDeadTasksResponse:
@@ -122,7 +147,8 @@ class Admin(AdminServiceServicer):
             error=task_pb2.TaskError(kind="exhausted", message="no such host\nat line 1"),
             failover="no other permitted region",
         )
-        return admin_pb2.ListDeadTasksResponse(tasks=[dead], total=1)
+        tasks = [dead, hostile_task(state=task_pb2.TASK_STATE_DEAD_LETTER)]
+        return admin_pb2.ListDeadTasksResponse(tasks=tasks, total=2)
 
 
 def refuse(context: Any, error: TradewindError) -> None:

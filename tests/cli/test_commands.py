@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pytest
 
-from tests.cli.conftest import TASK_ID, Run
+from tests.cli.conftest import HOSTILE, HOSTILE_ID, TASK_ID, Run
 from tradewind.cli.main import cli
 from tradewind.local.freeports import free_ports
 
@@ -162,6 +162,8 @@ WRONG_USAGE: dict[str, tuple[str, ...]] = {
     "a file that does not exist": ("submit", "--from", "/nowhere/x.jsonl"),
     "a delay that is none": ("submit", "echo", "--delay", "soon"),
     "a label without a value": ("submit", "echo", "--label", "a"),
+    "a delay without its unit": ("submit", "echo", "--delay", "5"),
+    "a cause of death that is none": ("dlq", "list", "--kind", ""),
     "a priority that is none": ("submit", "echo", "--priority", "urgent"),
     "a cluster": ("up", "--cluster"),
     "a policy that does not exist": ("policy", "check", "/nowhere/regions.yaml"),
@@ -210,7 +212,7 @@ def test_get_shows_where_the_task_has_been(
 ) -> None:
     assert run("get", TASK_ID, "--router", router) == 0
     text = capsys.readouterr().out
-    assert "DEAD_LETTER" in text.split("why it left")[1]
+    assert "DEAD_LETTER" in text.split("left for")[1]
     assert run("get", TASK_ID, "--router", router, "--json") == 0
     [shown] = jsons(capsys.readouterr().out)
     assert shown["payload"] == {"a": 1}
@@ -218,25 +220,78 @@ def test_get_shows_where_the_task_has_been(
     assert [hop["region"] for hop in shown["hops"]] == ["us-east", "eu-west"]
 
 
-def test_policy_check_of_a_bad_file_names_line_and_column(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("arguments", [(), ("dlq",), ("policy",)], ids=["alone", "dlq", "policy"])
+def test_without_a_command_there_is_plain_help(
+    run: Run, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bad = tmp_path / "regions.yaml"
-    bad.write_text("version: 1\nregions:\n  a: {redis: redis://127.0.0.1:1, weigth: 3}\n")
-    assert run("policy", "check", str(bad)) == 2
-    assert f"{bad}:3:" in capsys.readouterr().err
+    assert run(*arguments) == 2
+    assert capsys.readouterr().err.startswith("Usage: tradewind")
 
 
-def test_policy_check_of_the_built_in_file_is_clean(
-    run: Run, capsys: pytest.CaptureFixture[str]
+def test_a_task_that_nobody_runs_is_accepted_with_a_warning_that_names_what_is_run(
+    run: Run, router: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tradewind.cli.up import STARTER
+    assert run("submit", "nosuch", "{}", "--router", router) == 0
+    said = capsys.readouterr()
+    assert TASK_ID in said.out
+    assert "no live worker runs 'nosuch' in queue default" in said.err
+    assert "echo, email.send" in said.err
 
-    assert run("policy", "check", str(STARTER)) == 0
-    assert "3 regions (us-east, eu-west, ap-south)" in capsys.readouterr().out
-    assert run("policy", "check", str(STARTER), "--json") == 0
-    [shown] = jsons(capsys.readouterr().out)
-    assert shown["regions"] == ["us-east", "eu-west", "ap-south"]
+    assert run("submit", "nosuch", "--queue", "mail", "--router", router, "--json") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["rule"] == "unserved"
+    assert "no live worker takes tasks from that queue" in said.err
+
+    source = tmp_path / "tasks.jsonl"
+    source.write_text('{"name": "nosuch"}\n{"name": "nosuch"}\n{"name": "echo"}\n')
+    assert run("submit", "--from", str(source), "--router", router) == 0
+    assert capsys.readouterr().err.count("no live worker runs") == 1  # once a name
+
+
+def test_waiting_for_a_file_of_tasks_prints_a_line_for_each(
+    run: Run, router: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "tasks.jsonl"
+    source.write_text('{"name": "echo"}\n{"name": "bad"}\n{"name": "hostile"}\n')
+    assert run("submit", "--from", str(source), "--wait", "--router", router) == 1
+    said = capsys.readouterr()
+    done, refused, dead = said.out.splitlines()
+    assert done == f'{TASK_ID}  COMPLETED in eu-west  {{"said": "hi"}}'
+    assert refused == "task 2: name: is bad"
+    assert dead.startswith(f"{HOSTILE_ID}  DEAD_LETTER in eu-west  rejected: bad [/foo] list[int]")
+    assert "1 of 3 completed" in said.err
+
+    assert run("submit", "--from", str(source), "--wait", "--router", router, "--json") == 1
+    shown = list(jsons(capsys.readouterr().out))
+    assert [each.get("task_id", "") for each in shown] == [TASK_ID, "", HOSTILE_ID]
+    assert ["error" in each and bool(each["error"]) for each in shown] == [False, True, True]
+
+
+HOSTILE_COMMANDS: dict[str, tuple[str, ...]] = {
+    "get": ("get", HOSTILE_ID),
+    "watch": ("watch", HOSTILE_ID),
+    "dlq list": ("dlq", "list"),
+    "submit and wait": ("submit", "hostile", "--wait"),
+}
+
+
+@pytest.mark.parametrize("arguments", list(HOSTILE_COMMANDS.values()), ids=list(HOSTILE_COMMANDS))
+def test_what_handlers_wrote_is_shown_as_it_is_but_never_obeyed(
+    run: Run, router: str, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(*arguments, "--router", router)
+    said = "".join(capsys.readouterr())
+    assert "bad [/foo] list[int], [red]not[/red] ␛[31mred␇" in said
+    assert not {"\x1b", "\x07", "\x9b"} & set(said)
+
+
+def test_json_keeps_what_handlers_wrote_with_control_characters_escaped(
+    run: Run, router: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("get", HOSTILE_ID, "--router", router, "--json") == 0
+    text = capsys.readouterr().out
+    assert not {"\x1b", "\x07", "\x9b"} & set(text)
+    assert json.loads(text)["error"]["message"] == HOSTILE
 
 
 def test_help_imports_neither_grpc_nor_rich_nor_redis() -> None:

@@ -18,12 +18,14 @@ from tests.scripts.world import (
     dead,
     exporting,
     keys_at,
+    now_ms,
     record_of,
     stored,
 )
+from tradewind import ids
 from tradewind.state import State
 from tradewind.store.region_store import RegionStore
-from tradewind.task import Finish, Priority, QueueCounts, Release
+from tradewind.task import Finish, NewTask, Priority, QueueCounts, Release
 
 SOON_S = 20.0
 
@@ -166,3 +168,48 @@ async def test_text_that_is_no_text_is_read_all_the_same(store: RegionStore, raw
     task = await stored(store)
     raw.hset(keys_at().task(task.task_id), "fo", b"\xff\xfe")
     assert (await record_of(store, task.task_id)).failover == "\N{REPLACEMENT CHARACTER}" * 2
+
+
+async def test_the_longest_wait_is_told_by_queue_and_priority(store: RegionStore, raw: Any) -> None:
+    assert await store.oldest() == {}
+    for place, age_ms in ((3, 5_000), (7, 90_000), (9, 1_000)):
+        await aged(store, raw, a_task(an_id(place)), age_ms)
+    await aged(store, raw, a_task(an_id(3), priority=Priority.LOW), 40_000)
+    await aged(store, raw, a_task(an_id(3), queue="a:b", priority=Priority.HIGH), 30_000)
+    await stored(store, a_task(an_id(3), delay_ms=60_000))
+    ages_ms = await store.oldest()
+    floors = {
+        ("mail", Priority.NORMAL): 90_000,
+        ("mail", Priority.LOW): 40_000,
+        ("a:b", Priority.HIGH): 30_000,
+    }
+    assert ages_ms.keys() == floors.keys()
+    for place, floor_ms in floors.items():
+        assert floor_ms <= ages_ms[place] < floor_ms + 10_000
+
+
+async def test_what_nobody_can_run_has_waited_as_well(store: RegionStore, raw: Any) -> None:
+    await aged(store, raw, a_task(name="x"), 90_000)
+    await claim_batch(store)
+    await stored(store)
+    assert (await store.oldest())["mail", Priority.NORMAL] >= 90_000
+
+
+async def test_the_wait_of_what_was_cancelled_is_not_told(store: RegionStore, raw: Any) -> None:
+    for _ in range(2):
+        task = await aged(store, raw, a_task(), 90_000)
+        await stored(store)
+        await store.cancel(task.task_id, retention_ms=DAY_MS)
+    assert (await store.oldest())["mail", Priority.NORMAL] < 90_000
+    await claim_batch(store)
+    assert await store.oldest() == {}
+
+
+async def aged(store: RegionStore, raw: Any, task: NewTask, age_ms: int) -> NewTask:
+    """A task that has been ready for so long, at the end of its list."""
+    await stored(store, task)
+    place = ids.parse(task.task_id).partition
+    key = keys_at(place).ready(task.queue, task.priority)
+    task_id, revision, _ = raw.lindex(key, -1).split(":")
+    raw.lset(key, -1, f"{task_id}:{revision}:{await now_ms(store, place) - age_ms}")
+    return task

@@ -71,6 +71,12 @@ async def sleep_then_fail(ctx: Context, seconds: float) -> None:
     raise RuntimeError("as asked")
 
 
+@app.task("return.too.much")
+async def return_too_much(ctx: Context) -> bytes:
+    note("start", ctx)
+    return bytes(300 * 1024)
+
+
 @app.task("fail.in")
 async def fail_in(ctx: Context, regions: list[str]) -> str:
     """Fails where its dependency is broken."""

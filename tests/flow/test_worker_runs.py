@@ -33,6 +33,10 @@ async def test_a_failing_task_uses_its_attempts_and_dies_with_its_cause(lab: Lab
     assert record.failure.message == "RuntimeError: as asked"
     assert record.failover == "no other permitted region"
     assert [line.attempt for line in lab.lines(task_id, "start")] == [1, 2, 3]
+    # The log tells which error and where, but not its text, which may quote a payload.
+    assert "RuntimeError" in lab.logs()
+    assert "ledger_app.py:" in lab.logs()
+    assert "as asked" not in lab.logs()
 
 
 async def test_attempts_that_run_too_long_die_of_time(lab: Lab) -> None:
@@ -45,6 +49,29 @@ async def test_attempts_that_run_too_long_die_of_time(lab: Lab) -> None:
     records = [await lab.ended(task_id) for task_id in ids]
     assert [record.death for record in records] == ["timeout", "timeout"]
     assert [len(lab.lines(task_id, "start")) for task_id in ids] == [2, 2]
+    goes_on, ended = "a handler runs on although", "a handler that could not be stopped has ended"
+    for task_id, said in zip(ids, (False, True), strict=True):
+        lines = [line for line in lab.logs().splitlines() if task_id in line]
+        assert any(goes_on in line for line in lines) is said
+
+    async def it_ended() -> bool:
+        return lab.logs().count(ended) == 2
+
+    await lab.until(it_ended)
+
+
+async def test_a_result_that_cannot_be_kept_is_not_tried_for_again_anywhere(
+    make_lab: Callable[..., Lab],
+) -> None:
+    lab = make_lab("{failover: {on: [exhausted, rejected]}}", regions=2)
+    await lab.worker()
+    await lab.worker("us-east")
+    record = await lab.ended(await lab.submit("return.too.much", {}))
+    assert record.failure is not None
+    assert (record.death, record.region, record.settled) == ("rejected", "eu-west", True)
+    assert record.failure.message.startswith("the handler has run and is not run again: the result")
+    assert record.failover == "its handler has run, only the result could not be kept"
+    assert len(lab.lines()) == 1
 
 
 async def test_arguments_that_do_not_fit_are_rejected_at_once(lab: Lab) -> None:

@@ -124,10 +124,13 @@ class Yard:
         writer.write(b"MONITOR\r\n")
         assert await reader.readline() == b"+OK\r\n"
         listening = asyncio.create_task(listen())
-        yield heard
-        listening.cancel()
-        writer.close()
-        await asyncio.gather(listening, return_exceptions=True)
+        try:
+            yield heard
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+            writer.close()
+            await writer.wait_closed()
 
 
 @asynccontextmanager

@@ -17,10 +17,11 @@ from tradewind.fleet import Fleet, RedisTarget, Region
 from tradewind.local import prepare
 from tradewind.local.embedded import EmbeddedFleet, answers_ready
 from tradewind.local.errors import LocalSetupError
-from tradewind.local.freeports import LOOPBACK, free_ports
+from tradewind.local.freeports import LOOPBACK, free_ports, is_free
 from tradewind.local.plan import EmbeddedOptions, redis_urls
 from tradewind.local.prepare import choose_layout, locked, write_configs
 from tradewind.local.redis_server import ask
+from tradewind.local.scratch import redis_process
 
 US, EU = "us-east", "eu-west"
 
@@ -117,6 +118,7 @@ async def test_a_fleet_serves_and_leaves_nothing_behind(tmp_path: Path, stand_in
         assert (told["--listen"], told["--http"]) == (endpoint.grpc, endpoint.http)
         told = json.loads((stand_in / f"worker-{region}.json").read_text())
         assert (told["--app"], told["--concurrency"]) == ("./app.py:app", "3")
+        assert told["--grace"] == "15"
         assert told["--http"] == endpoint.worker_http
         # What the region's processes read leads to the right servers, near and far.
         seen = regions_in(told["--config"])
@@ -150,6 +152,19 @@ async def test_a_killed_redis_comes_back_with_its_data(tmp_path: Path) -> None:
     await running.supervisor.revive(f"redis-{US}")
     assert "$1" in ask(port, "GET kept")
     await running.stop()
+
+
+@pytest.mark.usefixtures("stand_in")
+async def test_a_fleet_whose_routers_see_no_workers_names_router_and_logs(tmp_path: Path) -> None:
+    running = EmbeddedFleet(fleet(), options(tmp_path))
+    await running.start()
+    try:
+        with pytest.raises(LocalSetupError) as caught:
+            await running.until_served(timeout_s=0.3)
+    finally:
+        await running.stop()
+    assert f"router-{US} sees no worker in any region yet" in str(caught.value)
+    assert str(running.log_dir) in str(caught.value)
 
 
 async def test_a_service_that_ends_at_start_is_one_error_with_its_log(
@@ -211,6 +226,30 @@ def test_a_taken_redis_port_names_its_region(tmp_path: Path, taken_port: int) ->
 
 
 @pytest.mark.usefixtures("no_patience")
+def test_a_redis_that_may_move_gets_another_port_and_the_others_stay(
+    tmp_path: Path, taken_port: int
+) -> None:
+    port, us_redis = free_ports(2)
+    chosen = options(tmp_path, ephemeral_ports=False, port=port, redis_may_move=True)
+    chosen.data_dir.mkdir()
+    layout = choose_layout(fleet(us_redis, taken_port), chosen)
+    assert layout.regions[US].redis == us_redis
+    moved = layout.regions[EU].redis
+    assert moved not in {taken_port, us_redis}
+    written = write_configs(fleet(us_redis, taken_port), chosen.config, layout, chosen.data_dir)
+    assert regions_in(str(written[US]))[EU]["redis"] == f"redis://{LOOPBACK}:{moved}"
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_a_redis_does_not_move_from_under_its_own_data(tmp_path: Path) -> None:
+    chosen = options(tmp_path, ephemeral_ports=False, port=free_ports(1)[0], redis_may_move=True)
+    with redis_process(chosen.data_dir / "regions" / EU) as left_over:
+        taken = fleet(free_ports(1)[0], left_over.port)
+        with pytest.raises(LocalSetupError, match="still uses"):
+            choose_layout(taken, chosen)
+
+
+@pytest.mark.usefixtures("no_patience")
 def test_a_taken_first_port_is_an_error(tmp_path: Path, taken_port: int) -> None:
     chosen = options(tmp_path, ephemeral_ports=False, port=taken_port)
     with pytest.raises(LocalSetupError, match="choose another with --port"):
@@ -218,8 +257,9 @@ def test_a_taken_first_port_is_an_error(tmp_path: Path, taken_port: int) -> None
 
 
 def test_the_first_router_gets_the_port_and_nothing_is_given_twice(tmp_path: Path) -> None:
-    port, us_redis = free_ports(2)
+    us_redis, *others = free_ports(20)
     # The second region's Redis sits where the second router would.
+    port = next(port for port in others if port + 1 != us_redis and is_free(port + 1))
     chosen = options(tmp_path, ephemeral_ports=False, port=port, wan=True)
     layout = choose_layout(fleet(us_redis, port + 1), chosen)
     assert (layout.regions[US].grpc, layout.regions[US].redis) == (port, us_redis)

@@ -9,6 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.harness.patience import until
+from tradewind.local import supervisor as module
 from tradewind.local.errors import LocalSetupError
 from tradewind.local.supervisor import (
     RESTART_CAP_S,
@@ -111,6 +113,34 @@ async def test_a_child_that_ignores_the_stop_signal_is_killed_after_the_grace(
     assert not process.is_running()
     # An end that was asked for is no event.
     assert exits == []
+
+
+async def test_a_hurried_stop_signals_again_and_does_not_wait_for_the_grace(
+    tmp_path: Path,
+) -> None:
+    # The stop signal is taken; the second one finds the handler of the system, which ends it.
+    unblock = "signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])"
+    code = CHILD.replace("signal.pause()", f"{unblock}; signal.pause()")
+    spec = child(tmp_path, "a", stubborn=True, grace_s=3_600)
+    spec = dataclasses.replace(spec, argv=[*spec.argv[:3], code, *spec.argv[4:]])
+    supervisor = Supervisor([[spec]])
+    await supervisor.start()
+    stopping = asyncio.create_task(supervisor.stop())
+    await until((tmp_path / "ends").exists, "the first signal was taken")
+    supervisor.hurry()
+    await stopping
+    assert supervisor.pid_of("a") is None
+
+
+async def test_a_hurried_child_that_ignores_every_signal_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HURRY_S", 0.1)
+    supervisor = Supervisor([[child(tmp_path, "a", stubborn=True, grace_s=3_600)]])
+    await supervisor.start()
+    supervisor.hurry()
+    await supervisor.stop()
+    assert supervisor.pid_of("a") is None
 
 
 async def test_a_killed_child_comes_back_as_another_process(tmp_path: Path) -> None:

@@ -21,6 +21,9 @@ class Place:
     lease_over: bool = False
     settled: bool = False
     target: str = ""  # MOVING or pointer
+    expires: bool = False
+    over: bool = False  # its expiry has passed
+    asked: bool = False  # its cancel was asked for while it ran
 
     def holds(self, claim: Claim) -> bool:
         """Whether the claim's token and epoch are the record's."""
@@ -46,6 +49,7 @@ class Model:
     done_keys: dict[str, bytes] = field(default_factory=dict[str, bytes])
     birth: dict[str, str] = field(default_factory=dict[str, str])
     results: dict[str, int] = field(default_factory=dict[str, int])  # completions that counted
+    purged: set[str] = field(default_factory=set[str])
     last_token: dict[str, int] = field(default_factory=dict[str, int])
 
     def at(self, region: str, task_id: str) -> Place | None:
@@ -63,6 +67,10 @@ class Model:
             for (where, task_id), place in self.places.items()
             if where == region and place.state in {State.PENDING, State.FAILED}
         ]
+
+    def only_ends(self, region: str, task_id: str) -> bool:
+        """Whether a claim ends the ready task instead of bringing it."""
+        return self.places[region, task_id].over or self.is_copy(region, task_id)
 
     def is_copy(self, region: str, task_id: str) -> bool:
         """Whether the task's fingerprint was completed in this region by another task."""

@@ -31,10 +31,15 @@ async def retry(store: FlakyStore, held: Claim, delay_ms: int = 60_000) -> None:
 
 
 async def bury(
-    store: FlakyStore, task_id: str, *, message: str = "boom", may_move: bool = False
+    store: FlakyStore,
+    task_id: str,
+    *,
+    queue: str = "default",
+    message: str = "boom",
+    may_move: bool = False,
 ) -> Claim:
     """Claim it and let it die."""
-    held = await claim(store, task_id)
+    held = await claim(store, task_id, queue)
     failure = Failure("error", message, "line 1")
     await store.real.bury([Bury(held, "exhausted", failure, 60_000, may_move)])
     return held

@@ -37,6 +37,15 @@ async def test_health_is_told_for_the_server_and_each_service(
     assert await health(serving, service) == SERVING
 
 
+async def test_a_health_check_names_the_routers_region(serving: Running) -> None:
+    healthy: Any = health_pb2_grpc.HealthStub(serving.channel)
+    checked = healthy.Check(health_pb2.HealthCheckRequest())
+    unknown = healthy.Check(health_pb2.HealthCheckRequest(service="nobody"))
+
+    for call in (checked, unknown):
+        assert dict(await call.initial_metadata()).get("tradewind-region") == "eu-west"
+
+
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
 async def test_reflection_answers_in_both_versions(serving: Running, version: str) -> None:
     channel: Any = serving.channel

@@ -17,6 +17,7 @@ from tests.scripts.world import (
     a_task,
     an_id,
     claim_batch,
+    claimed,
     dead,
     exporting,
     keys_at,
@@ -27,7 +28,17 @@ from tests.scripts.world import (
 from tradewind.errors import StoreFull
 from tradewind.local.scratch import RedisProcess
 from tradewind.store.region_store import RegionStore
-from tradewind.task import Finish, Release, Renewed, RetryAt, Settled
+from tradewind.task import (
+    Cancel,
+    Cancelled,
+    CancelRequested,
+    Finish,
+    Progress,
+    Release,
+    Renewed,
+    RetryAt,
+    Settled,
+)
 
 
 @pytest.fixture
@@ -52,6 +63,8 @@ async def test_a_full_redis_refuses_new_work_and_stores_nothing(
     store: RegionStore, raw: Any
 ) -> None:
     task = await exporting(store)
+    died = await dead(store)
+    running = await claimed(store)
     fill(raw)
     before = snapshot(raw)
     mark = a_mark(business=False)
@@ -62,6 +75,10 @@ async def test_a_full_redis_refuses_new_work_and_stores_nothing(
     with pytest.raises(StoreFull):
         await store.import_task(task, hops=b"", timeout_s=5)
     with pytest.raises(StoreFull):
+        await store.redrive(died.task_id, 1)
+    (refused,) = await store.progress([Progress(running, 0.5)])
+    assert isinstance(refused, StoreFull)
+    with pytest.raises(StoreFull):
         await store.probe()
     assert snapshot(raw) == before
     raw.config_set("maxmemory", "0")
@@ -71,7 +88,7 @@ async def test_a_full_redis_refuses_new_work_and_stores_nothing(
 async def test_a_full_redis_goes_on_with_the_work_it_has(
     store: RegionStore, raw: Any, own_redis: RedisProcess
 ) -> None:
-    for _ in range(5):
+    for _ in range(6):
         await stored(store)
     old = await dead(store, await stored(store, a_task(queue="old")))
     leaving = await exporting(store, await stored(store, a_task(queue="leaving")))
@@ -83,7 +100,7 @@ async def test_a_full_redis_goes_on_with_the_work_it_has(
     fill(raw)
 
     claims = (await claim_batch(store)).claims
-    assert len(claims) == 5
+    assert len(claims) == 6
     assert await store.renew(claims, {"mail": LEASE_MS}) == [
         Renewed(claim.task_id, claim.token, lost=False) for claim in claims
     ]
@@ -94,6 +111,12 @@ async def test_a_full_redis_goes_on_with_the_work_it_has(
         *await store.release([Release(claims[3])]),
     ]
     assert settled == [Settled(claim.task_id, lost=False) for claim in claims[:4]]
+    cancelled = claims[5].task_id
+    assert await store.cancel(cancelled, retention_ms=DAY_MS) == CancelRequested(cancelled)
+    assert await store.confirm_cancel([Cancel(claims[5], DAY_MS)]) == [
+        Settled(cancelled, lost=False)
+    ]
+    waiting = claims[1].task_id
     raw.config_set("maxmemory", "0")
     raw.zadd(keys_at().leases, {claims[4].task_id: 1})
     fill(raw)
@@ -101,7 +124,10 @@ async def test_a_full_redis_goes_on_with_the_work_it_has(
     swept = await store.sweep(PLACE, worker_id="w", queues=["mail"], courier=True)
     assert (swept.promoted, swept.courier) == (1, True)
 
+    assert await store.cancel(waiting, retention_ms=DAY_MS) == Cancelled(waiting)
+
     assert await store.confirm(mark, first, 1)
+    assert await store.forget(mark, first)
     assert await store.unreserve(given_up, second, 1)
     assert await store.refuse(an_id(), 1) is None
     assert await store.watch(old.task_id) is not None
@@ -112,4 +138,6 @@ async def test_a_full_redis_goes_on_with_the_work_it_has(
         back.record.task_id, 2, "us-east", reason="full", retry_after_ms=0
     )
     assert await store.refuse_import(an_id(), 2) == "fenced"
+    assert await store.purge(claims[2].task_id, 1)
+    assert await store.oldest() != {}
     assert wrong_counts(own_redis.port) == {}

@@ -14,6 +14,7 @@ from tests.redis_keys import flush, wrong_counts
 from tests.scripts.world import (
     DAY_MS,
     FAILURE,
+    LATER_MS,
     LEASE_MS,
     a_bury,
     a_mark,
@@ -21,6 +22,7 @@ from tests.scripts.world import (
     an_id,
     claim_batch,
     claimed,
+    client_of,
     dead,
     exporting,
     keys_at,
@@ -32,11 +34,13 @@ from tradewind.state import State
 from tradewind.store import region_client, scripts
 from tradewind.store.region_store import RegionStore
 from tradewind.task import (
+    Cancel,
     Claim,
     Exported,
     Finish,
     Heartbeat,
     Priority,
+    Progress,
     Record,
     Release,
     RetryAt,
@@ -61,6 +65,7 @@ class World:
     incoming: Exported
     imported: Exported
     ready_id: str
+    delayed_id: str
     reserved_id: str
 
 
@@ -80,20 +85,29 @@ async def seeded(store: RegionStore) -> World:
     moving = await exporting(store, await new())
     dead_record = await dead(store, await new())
     claim = await claimed(store, await new(done_key=b"g" * 32))
+    asked = await claimed(store, await new(), lease_ms=0)
+    await store.cancel(asked.task_id, retention_ms=DAY_MS)
     await new(name="x")
-    await claim_batch(store, place=PLACE)  # parks it
+    stale = await new(name="y")
+    over = [await new(name="z", expires_ms=LATER_MS)]
+    await claim_batch(store, place=PLACE, handlers=["send"])  # parks them
+    await store.cancel(stale.task_id, retention_ms=DAY_MS)
     imported = foreign(an_id(PLACE))
     await store.import_task(imported, hops=b"", timeout_s=5)
     for priority in Priority:
         await new(priority=priority)
     ready = await new()
     await new(done_key=b"f" * 32)
+    over += [await new(expires_ms=LATER_MS), await new(delay_ms=60_000, expires_ms=LATER_MS)]
+    await new(expires_ms=LATER_MS)
+    delayed = await new(delay_ms=3_600_000, expires_ms=LATER_MS)
     await new(delay_ms=1)
     reserved_id = an_id(PLACE)
     await store.reserve(PENDING_MARK, reserved_id, "us-east", 1)
     await store.heartbeat(BEAT)
     await store.sweep(PLACE, worker_id="w1", queues=[], courier=True)
     await new(delay_ms=1)
+    await let_expire(store, *(task.task_id for task in over))
     return World(
         store,
         claim,
@@ -102,8 +116,19 @@ async def seeded(store: RegionStore) -> World:
         foreign(an_id(PLACE)),
         imported,
         ready.task_id,
+        delayed.task_id,
         reserved_id,
     )
+
+
+async def let_expire(store: RegionStore, *task_ids: str) -> None:
+    """As if their expiry had passed by now."""
+    for task_id in task_ids:
+        changes = [
+            ["HSET", KEYS.task(task_id), "ex", 1],
+            ["ZADD", KEYS.expiry, "XX", 1, task_id],
+        ]
+        await client_of(store).plain(PLACE, changes)
 
 
 async def first_of(answers: Awaitable[list[Any]]) -> Any:
@@ -125,13 +150,24 @@ ACTIONS: dict[str, Action] = {
     "enqueue": enqueue,
     "enqueue of a delayed task": lambda w: enqueue(w, delay_ms=60_000),
     "enqueue with a ledger entry": lambda w: enqueue(w, mark=MARK),
+    "enqueue of a task that may expire": lambda w: enqueue(w, expires_ms=LATER_MS),
+    "enqueue of an expired task": lambda w: enqueue(w, expires_ms=1),
     "refuse": lambda w: w.store.refuse(an_id(PLACE), 1),
     "reserve": lambda w: w.store.reserve(MARK, an_id(PLACE), "us-east", 1),
     "reserve, moving on": lambda w: w.store.reserve(PENDING_MARK, w.reserved_id, "ap-south", 2),
     "confirm": lambda w: w.store.confirm(PENDING_MARK, w.reserved_id, 1),
     "unreserve": lambda w: w.store.unreserve(PENDING_MARK, w.reserved_id, 1),
+    "forget": lambda w: w.store.forget(PENDING_MARK, w.reserved_id),
     "watch": lambda w: w.store.watch(w.ready_id),
     "claim": lambda w: claim_batch(w.store, place=PLACE),
+    "claim with patience": lambda w: w.store.claim(
+        PLACE,
+        worker_id="w",
+        lease_ms={"mail": LEASE_MS},
+        handlers=["send"],
+        limit=3,
+        starvation_ms={"mail": 0},
+    ),
     "claim of parked tasks": lambda w: claim_batch(w.store, place=PLACE, handlers=["x"]),
     "claim of another queue": lambda w: claim_batch(w.store, place=PLACE, queues=["other"]),
     "renew": lambda w: first_of(w.store.renew([w.claim], {"mail": LEASE_MS})),
@@ -139,6 +175,15 @@ ACTIONS: dict[str, Action] = {
     "retry": lambda w: first_of(w.store.retry([RetryAt(w.claim, 5_000, FAILURE)])),
     "bury": lambda w: first_of(w.store.bury([a_bury(w.claim)])),
     "release": lambda w: first_of(w.store.release([Release(w.claim)])),
+    "confirm_cancel": lambda w: first_of(w.store.confirm_cancel([Cancel(w.claim, DAY_MS)])),
+    "progress": lambda w: first_of(w.store.progress([Progress(w.claim, 0.5, "half")])),
+    "cancel of a ready task": lambda w: w.store.cancel(w.ready_id, retention_ms=DAY_MS),
+    "cancel of a delayed task": lambda w: w.store.cancel(w.delayed_id, retention_ms=DAY_MS),
+    "cancel of a running task": lambda w: w.store.cancel(w.claim.task_id, retention_ms=DAY_MS),
+    "cancel of a dead task": lambda w: w.store.cancel(w.dead.task_id, retention_ms=DAY_MS),
+    "redrive": lambda w: w.store.redrive(w.dead.task_id, w.dead.epoch),
+    "purge": lambda w: w.store.purge(w.dead.task_id, w.dead.epoch),
+    "oldest": lambda w: w.store.oldest(),
     "reap": lambda w: w.store.reap(PLACE, limit=10),
     "sweep": lambda w: w.store.sweep(PLACE, worker_id="w1", queues=["mail"], courier=True),
     "outbox": lambda w: w.store.outbox(PLACE, limit=10),

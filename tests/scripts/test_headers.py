@@ -12,11 +12,12 @@ from tradewind.store.scripts import Script
 
 NAMES = scripts.names()
 # Scripts that create work are refused by a full Redis; all others must go on emptying it.
-REFUSED_WHEN_FULL = {"enqueue", "import_task", "probe", "reserve"}
-READ_ONLY = {"outbox", "workers"}
+REFUSED_WHEN_FULL = {"enqueue", "import_task", "probe", "progress", "redrive", "reserve"}
+READ_ONLY = {"oldest", "outbox", "workers"}
 # What a store does without a script: plain reads, subscriptions, blocking.
 PLAIN = {
     *("read", "changes", "dead_page", "dead_total", "counts", "moving", "unsettled", "wait"),
+    "cancels",
     "farewell",  # a heartbeat without a report
 }
 GREETING = {"identity"}  # run on each new connection, by nodes.py

@@ -1,4 +1,4 @@
-"""reserve, confirm, unreserve: who already submitted this."""
+"""reserve, confirm, unreserve, forget: who already submitted this."""
 
 from typing import Any
 
@@ -113,3 +113,37 @@ async def test_another_payload_does_not_adopt(store: RegionStore, raw: Any) -> N
     raw.hset(ENTRY, "le", 1)
     hit = await hit_of(store, a_mark(digest=b"e" * 16), an_id())
     assert (hit.adopted, hit.same_payload, hit.lease_left_ms) == (False, False, 0)
+
+
+async def test_the_entry_of_a_cancelled_submit_is_forgotten_confirmed_or_not(
+    store: RegionStore, raw: Any
+) -> None:
+    for confirmed in (False, True):
+        task_id = an_id()
+        await store.reserve(MARK, task_id, "us-east", 1)
+        if confirmed:
+            await store.confirm(MARK, task_id, 1)
+        assert await store.forget(MARK, task_id)
+        assert not raw.exists(ENTRY)
+        assert not await store.forget(MARK, task_id)
+        assert not await store.confirm(MARK, task_id, 1)
+
+
+async def test_nobody_forgets_the_entry_of_another_task(store: RegionStore, raw: Any) -> None:
+    # A cancels, its key is free, B submits with it; A's router repeats the forget.
+    first, second = an_id(), an_id()
+    await store.reserve(MARK, first, "us-east", 1)
+    await store.forget(MARK, first)
+    assert await store.reserve(MARK, second, "us-east", 1) is None
+    before = snapshot(raw, HOME)
+    assert not await store.forget(MARK, first)
+    assert snapshot(raw, HOME) == before
+
+
+async def test_a_forgotten_request_id_is_looked_for_where_its_task_lies(
+    store: RegionStore, raw: Any
+) -> None:
+    mark, task_id = a_mark(business=False), an_id(7)
+    await store.reserve(mark, task_id, "us-east", 1)
+    assert await store.forget(mark, task_id)
+    assert not raw.exists(keys_at(7).entry(mark.key))

@@ -1,4 +1,4 @@
-"""renew, finish, retry, bury, release: fenced by token and epoch, harmless when repeated."""
+"""renew and settlements: fenced by token and epoch, harmless when repeated."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -22,7 +22,17 @@ from tests.scripts.world import (
 from tradewind.errors import StoreError
 from tradewind.state import State
 from tradewind.store.region_store import RegionStore
-from tradewind.task import Claim, Failure, Finish, Priority, Release, Renewed, RetryAt, Settled
+from tradewind.task import (
+    Cancel,
+    Claim,
+    Failure,
+    Finish,
+    Priority,
+    Release,
+    Renewed,
+    RetryAt,
+    Settled,
+)
 
 KEYS = keys_at()
 Settle = Callable[[RegionStore, Claim], Awaitable[list[Settled | StoreError]]]
@@ -34,6 +44,10 @@ SETTLE: dict[str, tuple[Settle, State]] = {
     "retry": (lambda store, claim: store.retry([RetryAt(claim, 5_000, FAILURE)]), State.FAILED),
     "bury": (lambda store, claim: store.bury([a_bury(claim)]), State.DEAD_LETTER),
     "release": (lambda store, claim: store.release([Release(claim)]), State.PENDING),
+    "confirm_cancel": (
+        lambda store, claim: store.confirm_cancel([Cancel(claim, DAY_MS)]),
+        State.CANCELLED,
+    ),
 }
 each_way = pytest.mark.parametrize(("settle", "state"), SETTLE.values(), ids=SETTLE)
 
@@ -102,9 +116,14 @@ async def test_after_any_end_the_holder_cannot_settle_otherwise(
 ) -> None:
     claim = await claimed(store)
     await settle(store, claim)
+    # Each of these ends a task CANCELLED if that was asked for: the answer to a repeat says so.
+    lost = state is not State.CANCELLED
     for other, end in SETTLE.values():
         if end is not state:
-            assert await other(store, claim) == [Settled(claim.task_id, lost=True, state=state)]
+            refused = lost or end is State.COMPLETED
+            answer = Settled(claim.task_id, lost=refused, state=state)
+            assert await other(store, claim) == [answer]
+            assert (await record_of(store, claim.task_id)).state is state
 
 
 async def test_a_batch_is_settled_item_by_item_across_partitions(store: RegionStore) -> None:

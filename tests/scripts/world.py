@@ -29,6 +29,7 @@ PARTITIONS, PLACE = 16, 3
 FAILURE = Failure("error", "boom", "Traceback: boom")
 LEASE_MS = 60_000
 DAY_MS = 86_400_000
+LATER_MS = 9_000_000_000_000  # in the year 2255
 _numbers = itertools.count(1)
 
 
@@ -44,6 +45,7 @@ def a_task(
     *,
     epoch: int = 1,
     delay_ms: int = 0,
+    expires_ms: int = 0,
     fence: Sequence[str] = (),
     max_crashes: int = 3,
     done_key: bytes = b"",
@@ -59,6 +61,7 @@ def a_task(
         fence=tuple(fence),
         epoch=epoch,
         delay_ms=delay_ms,
+        expires_ms=expires_ms,
         max_crashes=max_crashes,
         done_key=done_key,
         mark=mark,
@@ -174,6 +177,18 @@ async def exporting(
     exported = await store.begin_export(record, target, groups=["eu"])
     assert exported is not None
     return exported
+
+
+async def now_ms(store: RegionStore, place: int = PLACE) -> int:
+    """The clock of the Redis, give or take a millisecond."""
+    return await client_of(store).nodes.server_now_ms(place)
+
+
+def let_expire(raw: Any, task_id: str) -> None:
+    """As if the task's expiry had passed by now."""
+    keys = keys_at(ids.parse(task_id).partition)
+    raw.hset(keys.task(task_id), "ex", 1)
+    raw.zadd(keys.expiry, {task_id: 1}, xx=True)
 
 
 def snapshot(raw: Any, place: int = PLACE) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 from google.rpc import status_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tradewind import Client, Receipt, SyncClient, TaskRequest
 from tradewind.client.specs import build_spec
@@ -47,7 +48,9 @@ class ScriptedRouter(RouterServiceServicer):
         self.gate.set()
         self.watches: list[list[task_pb2.Task]] = []
         self.streams = 0
+        self.ended_streams = 0
         self.break_streams = 0
+        self.explained: list[task_pb2.TaskSpec] = []
 
     async def SubmitTaskStream(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
         self.streams += 1
@@ -59,6 +62,7 @@ class ScriptedRouter(RouterServiceServicer):
             await self.gate.wait()
             results = [as_result(self.answer(spec)) for spec in message.specs]
             yield router_pb2.SubmitTaskStreamResponse(sequence=message.sequence, results=results)
+        self.ended_streams += 1
 
     async def SubmitTask(self, request: Any, context: Any) -> router_pb2.SubmitTaskResponse:
         metadata = dict(context.invocation_metadata())
@@ -73,12 +77,31 @@ class ScriptedRouter(RouterServiceServicer):
         await refuse(context, UnknownTask(request.task_id))
         raise AssertionError
 
+    async def ExplainRoute(self, request: Any, context: Any) -> router_pb2.ExplainRouteResponse:
+        self.explained.append(request.spec)
+        return router_pb2.ExplainRouteResponse(decision=task_pb2.RouteDecision())
+
     async def WatchTask(self, request: Any, context: Any) -> AsyncIterator[Any]:
         for task in self.watches.pop(0):
             yield router_pb2.WatchTaskResponse(task=task)
         if not self.watches:
             await asyncio.Event().wait()
         await context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
+
+
+class Health(health_pb2_grpc.HealthServicer):
+    """Says in which region its router is, if it knows."""
+
+    def __init__(self, region: str = "") -> None:
+        self.region, self.asked, self.answers = region, 0, True
+
+    async def Check(self, request: Any, context: Any) -> health_pb2.HealthCheckResponse:
+        self.asked += 1
+        if not self.answers:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "going away")
+        if self.region:
+            await context.send_initial_metadata((("tradewind-region", self.region),))
+        return health_pb2.HealthCheckResponse()
 
 
 async def refuse(context: Any, error: TradewindError) -> None:
@@ -113,9 +136,15 @@ async def router() -> ScriptedRouter:
 
 
 @pytest.fixture
-async def target(router: ScriptedRouter) -> AsyncGenerator[str, None]:
+async def health() -> Health:
+    return Health("ap-south")
+
+
+@pytest.fixture
+async def target(router: ScriptedRouter, health: Health) -> AsyncGenerator[str, None]:
     server = grpc.aio.server()
     add_RouterServiceServicer_to_server(router, server)
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)  # pyright: ignore[reportUnknownMemberType]
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     yield f"127.0.0.1:{port}"
@@ -265,6 +294,121 @@ async def test_the_server_may_restart_between_two_submits(router: ScriptedRouter
     await server.stop(None)
 
 
+def origins(router: ScriptedRouter) -> set[str]:
+    sent = [spec for specs in router.messages for spec in specs]
+    return {spec.origin_region for spec in (*sent, *router.explained)}
+
+
+async def test_a_client_without_a_region_adopts_its_routers_for_submits_and_explains(
+    target: str, router: ScriptedRouter, health: Health
+) -> None:
+    async with Client(target) as client:
+        await asyncio.gather(*(client.submit(f"t{n}") for n in range(20)))
+        health.region = "us-east"
+        await client.explain("email.send")
+        await client.submit("email.send")
+    assert health.asked == 1
+    assert origins(router) == {"ap-south"}
+
+
+async def test_a_named_region_is_kept_and_nobody_is_asked(
+    client: Client, router: ScriptedRouter, health: Health
+) -> None:
+    await client.submit("email.send")
+    await client.submit("email.send", origin_region="us-east")
+    await client.explain("email.send")
+    assert origins(router) == {"eu-west", "us-east"}
+    assert health.asked == 0
+
+
+async def test_a_router_that_does_not_say_its_region_is_asked_once(
+    target: str, router: ScriptedRouter, health: Health
+) -> None:
+    health.region = ""
+    async with Client(target) as client:
+        await client.submit("email.send")
+        await client.submit("email.send")
+    assert (health.asked, origins(router)) == (1, {""})
+
+
+async def test_a_router_that_was_not_reached_does_not_hold_up_a_submit_and_is_asked_again(
+    target: str, router: ScriptedRouter, health: Health
+) -> None:
+    health.answers = False
+    async with Client(target) as client:
+        await client.submit("email.send")
+        assert origins(router) == {""}
+        health.answers = True
+        await client.submit("email.send")
+    assert origins(router) == {"", "ap-south"}
+
+
+async def test_a_request_id_of_the_callers_own_goes_without_an_adopted_region(
+    target: str, router: ScriptedRouter, health: Health
+) -> None:
+    # Its home depends on the origin, and a repeat may come through another region's router.
+    async with Client(target) as client:
+        await client.submit("email.send", request_id="mine")
+    assert (health.asked, origins(router)) == (0, {""})
+
+
+async def test_an_explain_asks_about_what_a_submit_would_send(
+    client: Client, router: ScriptedRouter
+) -> None:
+    await client.submit("email.send", {"to": "a"}, priority="high")
+    await client.explain("email.send", {"to": "a"}, priority="high")
+    [[sent]], [explained] = router.messages, router.explained
+    assert len(sent.request_id) == len(explained.request_id) > 0
+    explained.request_id = sent.request_id
+    assert sent == explained
+
+
+async def test_a_client_that_waits_for_nothing_ends_its_stream_in_order(
+    target: str, router: ScriptedRouter
+) -> None:
+    async with Client(target) as client:
+        await client.submit("email.send")
+    assert (router.streams, router.ended_streams) == (1, 1)
+
+
+CLOSED: dict[str, Callable[[Client], Any]] = {
+    "submit": lambda client: client.submit("late"),
+    "get": lambda client: client.get("id"),
+    "wait": lambda client: client.wait("id"),
+    "explain": lambda client: client.explain("late"),
+    "connect": lambda client: client.connect(),
+    "regions": lambda client: client.admin.regions(),
+}
+
+
+@pytest.mark.parametrize("late", CLOSED.values(), ids=CLOSED)
+@pytest.mark.parametrize("origin", ["", "eu-west"])
+async def test_a_closed_client_says_so(
+    target: str, late: Callable[[Client], Any], origin: str
+) -> None:
+    async with Client(target, origin_region=origin) as client:
+        await client.submit("in time")
+    await client.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        await late(client)
+
+
+async def test_a_watch_that_loses_its_router_says_that_the_task_is_kept(
+    router: ScriptedRouter,
+) -> None:
+    server = grpc.aio.server()
+    add_RouterServiceServicer_to_server(router, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    router.watches = [[task(task_pb2.TASK_STATE_PENDING)]]
+    async with Client(f"127.0.0.1:{port}", deadline=0.3) as client:
+        views = client.watch("id")
+        assert (await anext(views)).task_id == "id"
+        await server.stop(None)
+        with pytest.raises(RouterUnreachable, match="task id is kept, ask for it again later"):
+            await anext(views)
+
+
 async def test_an_unknown_task_is_an_error_of_ours(client: Client) -> None:
     with pytest.raises(UnknownTask, match="no region knows"):
         await client.get("01")
@@ -374,6 +518,26 @@ def test_what_cannot_be_sent_names_its_field(field: str, value: Any) -> None:
     with pytest.raises(InvalidTask) as caught:
         build_spec("email.send", None, options)
     assert [violation.field for violation in caught.value.violations] == [field]
+
+
+HINTS: dict[str, tuple[str, Any, str]] = {
+    "one group": ("residency", "eu", 'write ["eu"]'),
+    "a length with a unit": ("delay", "1s", "give seconds, such as 1.5, or a timedelta"),
+}
+
+
+@pytest.mark.parametrize(("field", "value", "hint"), HINTS.values(), ids=HINTS)
+def test_what_cannot_be_sent_says_what_to_write(field: str, value: Any, hint: str) -> None:
+    options: Any = {field: value}
+    with pytest.raises(InvalidTask) as caught:
+        build_spec("email.send", None, options)
+    assert hint in str(caught.value)
+
+
+@pytest.mark.parametrize("args", ["abc", [1], [("to", "a")], 7], ids=repr)
+def test_arguments_that_are_no_object_are_refused(args: Any) -> None:
+    with pytest.raises(InvalidTask, match="payload: must be a JSON object"):
+        build_spec("email.send", args, {})
 
 
 @pytest.mark.parametrize("args", [{"x": float("nan")}, {"x": object()}, {"x": "\ud800"}])

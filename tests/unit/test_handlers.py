@@ -118,8 +118,12 @@ REFUSED: dict[str, tuple[Callable[..., Any], Any, str]] = {
     ),
     "a wrong type says both types": (plain, {"a": "1"}, "argument a: expected int, got str"),
     "true is no number": (plain, {"a": True}, "argument a: expected int, got bool"),
-    "one is not true": (flag, {"a": 1}, "argument a: expected bool, got number"),
-    "half is no integer": (plain, {"a": 0.5}, "argument a: expected int, got number"),
+    "one is not true": (flag, {"a": 1}, "argument a: expected bool, got int"),
+    "half is no integer": (
+        plain,
+        {"a": 0.5},
+        "argument a: expected int, got a float with a fraction",
+    ),
     "null only where it is allowed": (plain, {"a": None}, "argument a: expected int, got null"),
     "the place inside is named": (
         nested,

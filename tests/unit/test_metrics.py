@@ -51,3 +51,10 @@ def test_queue_names_that_a_caller_invents_make_one_series() -> None:
 def test_exposition_is_prometheus_text() -> None:
     metrics.LEASE_LOST.inc(0)
     assert b"\ntradewind_lease_lost_total " in metrics.exposition()
+
+
+def test_no_series_tells_when_another_was_created() -> None:
+    metrics.SUBMIT_SECONDS.observe(0.1)
+    text = metrics.exposition()
+    assert b"tradewind_submit_seconds_count" in text
+    assert b"_created" not in text

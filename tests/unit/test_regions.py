@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tradewind.errors import ConfigError
+from tradewind.errors import ConfigError, ConfigErrors
 from tradewind.fleet import (
     Affinity,
     Backoff,
@@ -46,6 +46,10 @@ def refused(text: str, env: dict[str, str] | None = None) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
         loads(text, "regions.yaml", env or {})
     return caught.value
+
+
+def all_of(error: ConfigError) -> tuple[ConfigError, ...]:
+    return error.errors if isinstance(error, ConfigErrors) else (error,)
 
 
 # --- what a good file means
@@ -270,7 +274,7 @@ def test_redis_cannot_be(redis: str, key: str, problem: str) -> None:
     assert error.line == 4
     assert "hunt" not in str(error)
     assert error.__cause__ is None
-    assert error.__suppress_context__
+    assert error.__context__ is None
 
 
 def test_two_regions_cannot_share_a_redis() -> None:
@@ -380,6 +384,7 @@ REFUSALS: dict[str, tuple[str, str]] = {
         TWO + "rules: [{name: a}, {name: a}]",
         "5:27: rules[1].name: another rule has this name",
     ),
+    "a rule called unserved": (TWO + "rules: [{name: unserved}]", "is the name of a built-in"),
     "a rule called default": (TWO + "rules: [{name: default}]", "is the name of a built-in rule"),
     "a rule without a name": (TWO + "rules: [{}]", "5:9: rules[0].name: is required"),
     "a rule name with spaces": (TWO + "rules: [{name: a b}]", "rules[0].name: must be 1 to 63"),
@@ -426,6 +431,124 @@ def test_the_file_is_refused_for(text: str, message: str) -> None:
     error = refused(text)
     assert message in str(error)
     assert str(error).startswith(f"regions.yaml:{error.line}:{error.column}: ")
+
+
+# --- all mistakes at once
+
+MANY = """\
+version: 2
+regions:
+  us-east:
+    redis: redis//h:hunter2@x
+    residency: us
+    wieght: 200
+  eu-west: {redis: "redis://h:2", weight: heavy, residency: [7]}
+  ap-south: {redis: "redis://h:2/1", redis: "redis://h:3", limits: {max_wait: 30}}
+rtt:
+  us-east: {mars: 1ms}
+rules:
+  - {match: {tenants: acme}, prefer: [venus]}
+  - {name: all, match: {names: ["*"]}}
+  - {name: never, prefer: [eu-west]}
+queues:
+  default: {attempts: many}
+  mail: {backoff: {initial: 9s, max: 1s}, retention: {dead: }}
+failover: 5
+speed: 1
+"""
+ALL_OF_MANY = """\
+regions.yaml:1:10: version: must be 1, the only format there is
+regions.yaml:4:12: regions.us-east.redis: is not a Redis URL; write redis://HOST:PORT, \
+rediss://HOST:PORT or unix:///PATH
+regions.yaml:5:16: regions.us-east.residency: must be a list: write [us]
+regions.yaml:6:5: regions.us-east.wieght: unknown key (did you mean weight?)
+regions.yaml:7:43: regions.eu-west.weight: must be a whole number
+regions.yaml:7:62: regions.eu-west.residency[0]: must be text; put it in quotes
+regions.yaml:8:38: regions.ap-south.redis: duplicate key, first given in line 8
+regions.yaml:8:79: regions.ap-south.limits.max_wait: a duration needs a unit: write 30s or 30ms
+regions.yaml:10:13: rtt.us-east.mars: there is no region mars
+regions.yaml:12:5: rules[0].name: is required
+regions.yaml:12:23: rules[0].match.tenants: must be a list: write [acme]
+regions.yaml:12:39: rules[0].prefer[0]: there is no region venus
+regions.yaml:14:5: rules[2]: is never reached: rule all before it matches every task
+regions.yaml:16:23: queues.default.attempts: must be a whole number
+regions.yaml:17:19: queues.mail.backoff: initial is longer than max
+regions.yaml:17:55: queues.mail.retention.dead: is empty; give it a value or remove the key
+regions.yaml:18:11: failover: must be a mapping (key: value)
+regions.yaml:19:1: speed: unknown key"""
+
+
+def test_every_mistake_of_a_file_is_shown_at_once_in_its_order() -> None:
+    error = refused(MANY)
+    assert isinstance(error, ConfigErrors)
+    assert str(error) == ALL_OF_MANY
+    assert [str(each) for each in error.errors] == ALL_OF_MANY.split("\n")
+    assert (error.path, error.line, error.column, error.key) == ("regions.yaml", 1, 10, "version")
+    assert error.problem == error.errors[0].problem
+
+
+def test_a_single_mistake_is_a_plain_config_error() -> None:
+    assert type(refused(TWO + "zzz: 1")) is ConfigError
+
+
+CONSEQUENCES: dict[str, tuple[str, list[str]]] = {
+    "a region whose residency is misspelt may be in the rule's group": (
+        TWO.replace("residency: [eu]", "residncy: [eu]") + "rules: [{name: a, residency: [eu]}]",
+        ["regions.eu.residncy"],
+    ),
+    "a rule whose condition is misspelt may not match everything": (
+        TWO + "rules: [{name: a, match: {tenant: x}}, {name: b}]",
+        ["rules[0].match.tenant"],
+    ),
+    "a misspelt key is not missing, too": (
+        TWO.replace("{redis:", "{redsi:", 1),
+        ["regions.eu.redsi"],
+    ),
+    "regions, misspelt, are not missing, nor are there none": (
+        "version: 1\nregion: {eu: {redis: redis://h}}",
+        ["region"],
+    ),
+    "a region that is no mapping is still a region": (
+        "version: 1\nregions: {eu: x, us: {redis: redis://h}}\nfailover: {order: {us: [eu]}}",
+        ["regions.eu"],
+    ),
+    "what is wrong in default is not wrong in each queue": (
+        TWO + "queues: {default: {attempts: 0}, a: {}, b: {}}",
+        ["queues.default.attempts"],
+    ),
+    "a list for a mapping hides nothing behind it": (
+        TWO + "queues: {a: []}\nrules: [5, {name: x, prefer: [mars]}]",
+        ["queues.a", "rules[0]", "rules[1].prefer[0]"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "keys"), CONSEQUENCES.values(), ids=CONSEQUENCES)
+def test_what_follows_from_a_mistake_is_not_another_one(text: str, keys: list[str]) -> None:
+    assert [error.key for error in all_of(refused(text))] == keys
+
+
+UNREACHED = {
+    "no condition": "{}",
+    "a glob for everything": "{names: ['*'], tenants: [a, '*']}",
+}
+
+
+@pytest.mark.parametrize("match", UNREACHED.values(), ids=UNREACHED)
+def test_a_rule_behind_one_that_matches_everything_is_refused(match: str) -> None:
+    error = refused(TWO + f"rules: [{{name: a, match: {match}}}, {{name: b, residency: [eu]}}]")
+    assert error.key == "rules[1]"
+    assert "is never reached: rule a before it matches every task" in error.problem
+
+
+def test_a_last_rule_may_match_everything() -> None:
+    rules = "rules: [{name: a, match: {labels: {x: '*'}}}, {name: b}]"
+    assert len(loads(TWO + rules, env={}).rules) == 2
+
+
+def test_a_fence_is_refused_if_the_region_meant_is_in_another_group() -> None:
+    text = TWO.replace("[eu]", "[ue]") + "rules: [{name: a, residency: [eu]}]"
+    assert "rules[0].residency[0]: no region is in group eu" in str(refused(text))
 
 
 UNITS = {
@@ -663,7 +786,8 @@ def test_any_text_is_read_or_refused_with_a_config_error(text: str) -> None:
         try:
             loads(whole, env={})
         except ConfigError as error:
-            assert "\n" not in str(error)  # noqa: PT017 - either way is fine
+            said = str(error).split("\n")
+            assert said == [str(each) for each in all_of(error)]  # noqa: PT017 - either is fine
 
 
 # --- warnings
@@ -687,14 +811,19 @@ def test_a_fence_around_one_region_is_warned_of() -> None:
 
 
 def test_a_region_that_the_others_could_not_replace_is_warned_of() -> None:
-    assert "without eu the other regions of the fleet would take on 100%" in said(TWO)
+    assert "if eu is lost, the other regions of the fleet get 2.0 times their normal" in said(TWO)
 
 
 def test_rules_that_lead_to_weight_0_are_warned_of() -> None:
     text = FOUR_EVEN + "  spare: {redis: redis://s, residency: [cold], weight: 0}\n"
-    text += "rules: [{name: a, prefer: [spare]}, {name: b, residency: [cold]}]\n"
+    text += "rules: [{name: b, match: {names: [b]}, residency: [cold]}, {name: a, prefer: [spare]}]"
     assert "rule a prefers spare, whose weight is 0" in said(text)
     assert "rule b fences to regions of weight 0" in said(text)
+
+
+def test_groups_that_differ_by_the_order_of_their_letters_are_warned_of() -> None:
+    text = TWO + "  eu-north: {redis: 'redis://h', residency: [ue]}\n"
+    assert "groups eu (eu) and ue (eu-north) are two: is one a typing error?" in said(text)
 
 
 def test_a_fleet_is_a_value() -> None:

@@ -12,7 +12,7 @@ M = TypeVar("M", bound=Message)
 
 # Raised on the client's side or before a process serves: no router answers with them.
 NEVER_SENT = {
-    errors.ConfigError,
+    errors.ConfigErrors,
     errors.NoAnswer,
     errors.RouterUnreachable,
     errors.SetupError,

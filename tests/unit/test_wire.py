@@ -158,11 +158,11 @@ def test_the_first_stay_began_when_the_task_was_created() -> None:
 
 KINDS = {
     "a death goes before the last failure": ("crashed", Failure("error", "boom"), "crashed"),
-    "an attempt that raised": ("", Failure("error", "boom"), "exhausted"),
+    "an attempt that raised, with others left": ("", Failure("error", "boom"), ""),
     "an attempt that ran too long": ("", Failure("timeout"), "timeout"),
     "a lost worker": ("", Failure("worker-lost"), "crashed"),
-    "a result that was too large": ("", Failure("result-too-large"), "exhausted"),
-    "a task that cannot be read": ("", Failure("damaged"), "damaged"),
+    "a result that was too large": ("rejected", Failure("result-too-large"), "rejected"),
+    "a task that cannot be read": ("damaged", Failure("damaged"), "damaged"),
 }
 
 

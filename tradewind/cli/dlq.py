@@ -1,9 +1,17 @@
 """tradewind dlq: tasks that were given up."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from tradewind.cli.outcome import DONE
 from tradewind.cli.session import examples, json_option, router_option, with_client
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tradewind.cli.sheet import Sheet
+    from tradewind.client import TaskView
 
 KINDS = ("exhausted", "timeout", "crashed", "rejected", "damaged")
 
@@ -13,11 +21,15 @@ def dlq() -> None:
     """Look at dead-lettered tasks."""
 
 
-@dlq.command("list", epilog=examples("tradewind dlq list --region us-east --kind exhausted"))
+@dlq.command(
+    "list",
+    short_help="List dead tasks and why they stay.",
+    epilog=examples("tradewind dlq list --region us-east --kind exhausted"),
+)
 @click.option("--region", default="", help="Only this region.")
 @click.option("--queue", default="", help="Only this queue.")
 @click.option("--name", default="", help="Only this handler.")
-@click.option("--kind", default="", type=click.Choice(["", *KINDS]), help="Only this cause.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only this cause.")
 @click.option("--error", default="", metavar="TEXT", help="Only if the error contains TEXT.")
 @click.option(
     "--limit", default=100, show_default=True, type=click.IntRange(1, 1_000), help="At most."
@@ -28,7 +40,7 @@ def list_dead(
     region: str,
     queue: str,
     name: str,
-    kind: str,
+    kind: str | None,
     error: str,
     limit: int,
     router: str,
@@ -39,7 +51,7 @@ def list_dead(
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
     from tradewind.client import DeadFilter  # noqa: PLC0415 - gRPC is slow to import
 
-    which = DeadFilter(region, queue, name, kind, error)
+    which = DeadFilter(region, queue, name, kind or "", error)
     page = with_client(router, lambda client: client.admin.dead_tasks(which, page_size=limit))
     if as_json:
         show.emit(
@@ -51,21 +63,38 @@ def list_dead(
             }
         )
         return DONE
-    made = show.table("task", "region", "queue", "name", "kind", "error", "died", "why it stays")
-    for task in page.tasks:
-        kind, message = (task.error.kind, task.error.message) if task.error else ("", "")
-        made.add_row(
+    if page.tasks:
+        show.console().print(dead_sheet(page.tasks))
+    click.echo(f"{len(page.tasks)} of {page.total} dead {'task' if page.total == 1 else 'tasks'}")
+    show.warn_silent(page.silent_regions)
+    return DONE
+
+
+def dead_sheet(tasks: "Sequence[TaskView]") -> "Sheet":
+    """Give a row for each task; under it what it died of, and why it stays."""
+    from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
+    from tradewind.cli.sheet import Column, Sheet  # noqa: PLC0415
+    from tradewind.cli.tasks import failure_text  # noqa: PLC0415
+
+    zone = show.zone(*(task.finished_at for task in tasks))
+    made = Sheet(
+        Column("task"),
+        Column("region"),
+        Column("queue", folds=True),
+        Column("name", folds=True),
+        Column(f"died ({zone})" if zone else "died"),
+    )
+    for task in tasks:
+        stays = task.failover or ("" if task.settled else "about to be moved")
+        made.add(
             task.task_id,
             task.region,
             task.queue,
             task.name,
-            kind,
-            show.first_line(message)[:80],
-            show.clock(task.finished_at),
-            task.failover or ("" if task.settled else "about to be moved"),
+            show.day_and_time(task.finished_at),
+            below=[
+                *([show.first_line(failure_text(task))] if task.error else []),
+                *([f"stays: {stays}" if task.failover else stays] if stays else []),
+            ],
         )
-    if page.tasks:
-        show.console().print(made)
-    click.echo(f"{len(page.tasks)} of {page.total} dead tasks")
-    show.warn_silent(page.silent_regions)
-    return DONE
+    return made

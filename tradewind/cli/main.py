@@ -7,7 +7,8 @@ from importlib import import_module
 
 import click
 
-from tradewind.cli.outcome import exit_code
+from tradewind.cli.outcome import exit_code, sentences
+from tradewind.cli.text import one_line
 
 # Where each command is, by the name it is called by. Only the called one is imported.
 _COMMANDS = {
@@ -79,21 +80,27 @@ def run(command: Callable[[], object]) -> int:
         # `tradewind ... | head`: nobody reads on. Keep Python from complaining at exit, too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx else "tradewind"
-        message = error.format_message().rstrip(".")
-        click.echo(f"Error: {message}; see `{where} --help`.", err=True)
-        return 2
     except click.ClickException as error:
-        click.echo(f"Error: {error.format_message()}", err=True)
+        click.echo(_complaint(error), err=True)
         return 2 if isinstance(error, click.FileError) else error.exit_code
     except Exception as error:
         code = exit_code(error)
         if code is None:
             raise
-        click.echo(f"Error: {error}", err=True)
+        for sentence in sentences(error):
+            click.echo(f"Error: {sentence}", err=True)
         return code
     return result if isinstance(result, int) else 0
+
+
+def _complaint(error: click.ClickException) -> str:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return error.format_message()  # the help itself
+    message = one_line(error.format_message())
+    if isinstance(error, click.UsageError):
+        where = error.ctx.command_path if error.ctx else "tradewind"
+        return f"Error: {message.rstrip('.')}; see `{where} --help`."
+    return f"Error: {message}"
 
 
 if __name__ == "__main__":

@@ -50,7 +50,11 @@ _OPTIONS = (
     click.option("--delay", type=Duration(), help="Earliest start from now, such as 30s or 2h."),
     click.option("--timeout", type=Duration(), help="Limit of one attempt."),
     click.option("--attempts", "max_attempts", type=click.IntRange(1), help="Attempts a region."),
-    click.option("--idempotency-key", help="Names the effect: a repeat gets the first id."),
+    click.option(
+        "--idempotency-key",
+        help="Names the effect: a repeat for the same handler, queue and tenant gets the first "
+        "task's id and runs nothing.",
+    ),
     click.option("--request-id", help="Names this submit; minted when left out."),
     click.option("--content-type", help="Media type of the payload [default: application/json]."),
     click.option("--origin", "origin_region", help="Region you are in [default: the router's]."),

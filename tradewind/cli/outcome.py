@@ -3,6 +3,7 @@
 import click
 
 from tradewind import errors
+from tradewind.cli.text import one_line
 
 DONE, FAILED, USAGE, UNREACHABLE, NOT_FOUND = 0, 1, 2, 3, 4
 
@@ -33,3 +34,10 @@ class Unusable(click.ClickException):
 def exit_code(error: Exception) -> int | None:
     """Give the code for an error; None for one that is a bug and deserves its traceback."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), None)
+
+
+def sentences(error: Exception) -> list[str]:
+    """Give what to say of an error: one sentence, or one for each mistake in a file."""
+    if isinstance(error, errors.ConfigErrors):
+        return [one_line(str(each)) for each in error.errors]
+    return [one_line(str(error))]

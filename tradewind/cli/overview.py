@@ -9,7 +9,10 @@ from tradewind.cli.outcome import DONE
 from tradewind.cli.session import examples, json_option, router_option, with_client
 
 if TYPE_CHECKING:
-    from tradewind.client import Admin
+    from collections.abc import Sequence
+
+    from tradewind.cli.sheet import Sheet
+    from tradewind.client import Admin, QueueStatus, RegionStatus, WorkerStatus
 
 T = TypeVar("T")
 
@@ -32,12 +35,24 @@ def regions(router: str, *, as_json: bool) -> int:
     if as_json:
         show.emit({"regions": found, "silent_regions": silent})
         return DONE
-    made = show.table(
-        *("region", "state", "health", "rtt", "expected wait", "pending", "slots", "workers"),
-        right=["rtt", "expected wait", "pending", "slots", "workers"],
+    show.console().print(regions_sheet(found))
+    show.warn_silent(silent)
+    return DONE
+
+
+def regions_sheet(found: "Sequence[RegionStatus]") -> "Sheet":
+    """Give a row for each region."""
+    from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
+    from tradewind.cli.sheet import Column, Sheet  # noqa: PLC0415
+
+    made = Sheet(
+        Column("region"),
+        Column("state"),
+        Column("health"),
+        *(Column(title, right=True) for title in ("rtt", "wait", "pending", "slots", "workers")),
     )
     for each in found:
-        made.add_row(
+        made.add(
             each.name,
             show.state(each.state),
             show.state(each.health),
@@ -47,9 +62,7 @@ def regions(router: str, *, as_json: bool) -> int:
             f"{each.live_slots:,}",
             str(each.workers),
         )
-    show.console().print(made)
-    show.warn_silent(silent)
-    return DONE
+    return made
 
 
 @click.command(
@@ -61,15 +74,39 @@ def regions(router: str, *, as_json: bool) -> int:
 @router_option
 @json_option
 def queues(region: str, queue: str, router: str, *, as_json: bool) -> int:
-    """Show every queue in every region: what waits, runs, retries and is dead."""
+    """Show every queue in every region: what waits (by priority), runs, retries and is dead.
+
+    Where the terminal is narrow, columns that are 0 in every row are left out.
+    """
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
 
     found, silent = _ask(router, lambda admin: admin.queues(region, queue))
     if as_json:
         show.emit({"queues": found, "silent_regions": silent})
         return DONE
-    numbers = ("high", "normal", "low", "delayed", "running", "retrying", "moving", "dead")
-    made = show.table("region", "queue", *numbers, "oldest", right=[*numbers, "oldest"])
+    show.console().print(queues_sheet(found))
+    show.warn_silent(silent)
+    return DONE
+
+
+def queues_sheet(found: "Sequence[QueueStatus]") -> "Sheet":
+    """Give a row for each region and queue."""
+    from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
+    from tradewind.cli.sheet import Column, Sheet  # noqa: PLC0415
+
+    made = Sheet(
+        Column("region"),
+        Column("queue"),
+        Column("high", right=True, optional=True),
+        Column("normal", right=True),
+        Column("low", right=True, optional=True),
+        Column("delayed", right=True, optional=True),
+        Column("running", right=True),
+        Column("retry", right=True, optional=True),
+        Column("moving", right=True, optional=True),
+        Column("dead", right=True),
+        Column("oldest", right=True),
+    )
     for each in found:
         counts = (
             *(each.pending_high, each.pending_normal, each.pending_low, each.scheduled),
@@ -77,10 +114,8 @@ def queues(region: str, queue: str, router: str, *, as_json: bool) -> int:
         )
         name = f"{each.queue} (paused)" if each.paused else each.queue
         oldest = show.seconds(each.oldest_age_s)
-        made.add_row(each.region, name, *(f"{count:,}" for count in counts), oldest)
-    show.console().print(made)
-    show.warn_silent(silent)
-    return DONE
+        made.add(each.region, name, *(f"{count:,}" for count in counts), oldest)
+    return made
 
 
 @click.command(
@@ -98,16 +133,29 @@ def workers(region: str, router: str, *, as_json: bool) -> int:
     if as_json:
         show.emit({"workers": found, "silent_regions": silent})
         return DONE
-    made = show.table("worker", "region", "queues", "handlers", "busy", "since", right=["busy"])
-    for each in found:
-        made.add_row(
-            each.worker_id,
-            each.region,
-            ", ".join(each.queues),
-            ", ".join(each.handlers),
-            f"{each.busy}/{each.slots}",
-            show.clock(each.started_at),
-        )
-    show.console().print(made)
+    show.console().print(workers_sheet(found))
     show.warn_silent(silent)
     return DONE
+
+
+def workers_sheet(found: "Sequence[WorkerStatus]") -> "Sheet":
+    """Give a row for each worker, and what it runs under it."""
+    from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
+    from tradewind.cli.sheet import Column, Sheet  # noqa: PLC0415
+
+    zone = show.zone(*(each.started_at for each in found))
+    made = Sheet(
+        Column("worker"),
+        Column("region"),
+        Column("busy", right=True),
+        Column(f"since ({zone})" if zone else "since"),
+    )
+    for each in found:
+        made.add(
+            each.worker_id,
+            each.region,
+            f"{each.busy}/{each.slots}",
+            show.day_and_time(each.started_at),
+            below=(f"{', '.join(each.queues)}: {', '.join(each.handlers)}",),
+        )
+    return made

@@ -5,8 +5,10 @@ from typing import Any
 
 import click
 
-from tradewind.cli.outcome import DONE
+from tradewind.cli.outcome import DONE, USAGE
 from tradewind.cli.session import examples, json_option
+from tradewind.cli.text import one_line
+from tradewind.errors import ConfigError, ConfigErrors
 
 
 @click.group()
@@ -18,16 +20,28 @@ def policy() -> None:
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @json_option
 def check(file: Path, *, as_json: bool) -> int:
-    """Check FILE; a mistake is named with line, column and key, and exits 2."""
+    """Check FILE; each mistake is named with line, column and key, and exits 2.
+
+    With --json an object: valid, errors (each with line, column, key and problem), warnings, and
+    of a valid file what is in it.
+    """
     from tradewind import regions  # noqa: PLC0415 - YAML and pydantic are slow to import
     from tradewind.cli import show  # noqa: PLC0415 - so is rich
 
-    fleet = regions.load(file)
-    for warning in regions.warnings(fleet):
-        click.echo(f"Warning: {file}: {warning}", err=True)
+    try:
+        fleet = regions.load(file)
+    except ConfigError as error:
+        if not as_json:
+            raise
+        show.emit({"file": str(file), "valid": False, "errors": _mistakes(error), "warnings": []})
+        return USAGE
+    warnings = regions.warnings(fleet)
     if as_json:
         summary: dict[str, Any] = {
             "file": str(file),
+            "valid": True,
+            "errors": [],
+            "warnings": warnings,
             "version": fleet.version,
             "regions": list(fleet.regions),
             "rules": [rule.name for rule in fleet.rules],
@@ -36,9 +50,19 @@ def check(file: Path, *, as_json: bool) -> int:
         }
         show.emit(summary)
         return DONE
+    for warning in warnings:
+        click.echo(one_line(f"Warning: {file}: {warning}"), err=True)
     groups = ", ".join(sorted(fleet.groups)) or "none"
     click.echo(
         f"{file} is valid: {len(fleet.regions)} regions ({', '.join(fleet.regions)}), "
         f"{len(fleet.rules)} rules, residency groups {groups}; version {fleet.version}"
     )
     return DONE
+
+
+def _mistakes(error: ConfigError) -> list[dict[str, Any]]:
+    each = error.errors if isinstance(error, ConfigErrors) else (error,)
+    return [
+        {"line": one.line, "column": one.column, "key": one.key, "problem": one.problem}
+        for one in each
+    ]

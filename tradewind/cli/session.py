@@ -20,7 +20,7 @@ DEFAULT_ROUTER = "127.0.0.1:7070"
 _CONNECT_S = 5.0
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
 def examples(*lines: str) -> str:
@@ -62,7 +62,7 @@ def with_client(router: str, work: "Callable[[Client], Awaitable[T]]") -> T:
 
 
 class Duration(click.ParamType[timedelta]):
-    """`250ms`, `30s`, `5m`, `24h`, `7d`; a bare number is seconds."""
+    """`250ms`, `30s`, `5m`, `24h`, `7d`; with its unit, as in regions.yaml."""
 
     name = "duration"
 
@@ -75,4 +75,4 @@ class Duration(click.ParamType[timedelta]):
         match = _DURATION.fullmatch(str(value).strip())
         if match is None:
             self.fail(f"{value!r} is no duration: write 250ms, 30s, 5m or 24h", param, ctx)
-        return timedelta(seconds=float(match[1]) * _UNITS_S[match[2] or "s"])
+        return timedelta(seconds=float(match[1]) * _UNITS_S[match[2]])

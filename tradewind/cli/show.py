@@ -9,16 +9,19 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 import click
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
+
+from tradewind.cli.text import clean, json_safe, one_line
 
 if TYPE_CHECKING:
     from tradewind.client import TaskView
 
-# Wide enough for every table of ours: what is piped is not wrapped to an imagined terminal.
-_PIPED_WIDTH = 200
+# Wider than any line of ours: what is piped is not folded to an imagined terminal.
+_PIPED_WIDTH = 1_000_000
+
+# Characters of an error that stand beside other things; `get` has all of it.
+_FIRST_LINE = 200
 
 _STATE_STYLES = {
     "COMPLETED": "green",
@@ -39,24 +42,21 @@ _STATE_STYLES = {
 
 
 def console(*, err: bool = False) -> Console:
-    """Give a console with colours on a terminal only."""
+    """Give a console with colours on a terminal only, and that takes text as it is."""
     stream = sys.stderr if err else sys.stdout
     return Console(
         file=stream,
         highlight=False,
+        markup=False,  # what handlers and callers wrote may hold brackets
+        emoji=False,
         width=None if stream.isatty() else _PIPED_WIDTH,
         soft_wrap=not stream.isatty(),
     )
 
 
-def table(*columns: str, right: Sequence[str] = (), title: str | None = None) -> Table:
-    """Give an empty table; columns in `right` hold numbers."""
-    made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
-    for column in columns:
-        made.add_column(
-            column, justify="right" if column in right else "left", no_wrap=column in right
-        )
-    return made
+def text(value: str, style: str = "") -> Text:
+    """Give what somebody else wrote as a cell, control characters replaced."""
+    return Text(clean(value), style)
 
 
 def state(name: str) -> Text:
@@ -80,14 +80,37 @@ def seconds(value: float | None) -> str:
     return f"{value / 60:.0f} min" if value < 7_200 else f"{value / 3_600:.1f} h"
 
 
-def clock(value: datetime | None) -> str:
-    """Give a moment as local time, to the millisecond."""
-    return "-" if value is None else value.astimezone().strftime("%H:%M:%S.%f")[:-3]
+def moment(value: datetime | None) -> str:
+    """Give a moment in full: local date, time to the millisecond, zone. Empty if there is none."""
+    if value is None:
+        return ""
+    local = value.astimezone()
+    return f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1_000:03} {local:%Z}"
+
+
+def day_and_time(value: datetime | None) -> str:
+    """Give a moment for a table, whose header names the zone (`zone`)."""
+    return "-" if value is None else f"{value.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def clock(value: datetime) -> str:
+    """Give the local time of day, for what is watched while it happens."""
+    return f"{value.astimezone():%H:%M:%S}"
+
+
+def zone(*moments: datetime | None) -> str:
+    """Give the name of the local zone at the first moment there is, for a header."""
+    return next((f"{each.astimezone():%Z}" for each in moments if each is not None), "")
 
 
 def emit(value: Any, *, line: bool = False) -> None:
     """Print JSON: readable, or on one line where one document follows another."""
-    click.echo(json.dumps(plain(value), ensure_ascii=False, indent=None if line else 2))
+    click.echo(json_text(value, indent=None if line else 2))
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Give JSON for people's eyes: letters as they are, control characters escaped."""
+    return json_safe(json.dumps(plain(value), ensure_ascii=False, indent=indent))
 
 
 def plain(value: Any) -> Any:
@@ -122,16 +145,16 @@ def task_json(view: "TaskView") -> dict[str, Any]:
     return shown
 
 
-def first_line(text: str) -> str:
+def first_line(message: str) -> str:
     """Give the first line, cut to what fits beside other things."""
-    return (text.splitlines() or [""])[0][:200]
+    return one_line((message.splitlines() or [""])[0])[:_FIRST_LINE]
 
 
 def result_text(result: Any) -> str:
     """Give a result for a person: JSON, or how many bytes."""
     if isinstance(result, bytes):
         return f"{len(result):,} bytes (--json has them as base64)"
-    return json.dumps(result, ensure_ascii=False)
+    return json_text(result)
 
 
 def warn_silent(silent: Sequence[str]) -> None:

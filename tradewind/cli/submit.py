@@ -11,6 +11,9 @@ import click
 from tradewind.cli.options import payload_of, task_options, to_options
 from tradewind.cli.outcome import DONE, Failed, Unusable
 from tradewind.cli.session import examples, json_option, router_option, with_client
+from tradewind.cli.text import one_line
+from tradewind.cli.unserved import UNSERVED, warn_unserved
+from tradewind.errors import TaskDead, TaskEnded, TradewindError
 
 if TYPE_CHECKING:
     from tradewind.client import Client, Receipt, TaskOptions, TaskRequest, TaskView
@@ -43,7 +46,11 @@ _SHOWN_PROBLEMS = 10
     'options such as {"name": "echo", "args": {}, "queue": "mail"}.',
 )
 @task_options
-@click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Wait for the end and print the result; with --from a line for each task.",
+)
 @router_option
 @json_option
 def submit(
@@ -85,14 +92,14 @@ async def _one(
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
 
     receipt = await client.submit(name, args, **options)
+    if as_json and not wait:
+        show.emit(receipt)
+    elif not as_json:
+        click.echo(_receipt_text(receipt), err=wait)
+    if receipt.rule == UNSERVED:
+        await warn_unserved(client, name, options.get("queue", "default"))
     if not wait:
-        if as_json:
-            show.emit(receipt)
-        else:
-            click.echo(_receipt_text(receipt))
         return DONE
-    if not as_json:
-        click.echo(_receipt_text(receipt), err=True)
     view = await client.wait(receipt.task_id)
     if as_json:
         show.emit(show.task_json(view))
@@ -110,10 +117,10 @@ async def _many(
     from rich.progress import Progress  # noqa: PLC0415 - rich is slow to import
 
     from tradewind.cli import show  # noqa: PLC0415
-    from tradewind.errors import TradewindError  # noqa: PLC0415
 
     room = asyncio.Semaphore(_UNDER_WAY)
     duplicates = 0
+    unserved: set[tuple[str, str]] = set()
     err = show.console(err=True)
     with Progress(console=err, disable=not err.is_terminal, transient=True) as progress:
         bar = progress.add_task("completed" if wait else "accepted", total=len(requests))
@@ -124,6 +131,10 @@ async def _many(
                 try:
                     receipt = await client.submit(request.name, request.args, **request.options)
                     duplicates += receipt.duplicate
+                    where = (request.name, request.options.get("queue", "default"))
+                    if receipt.rule == UNSERVED and where not in unserved:
+                        unserved.add(where)
+                        await warn_unserved(client, *where)
                     return await client.wait(receipt.task_id) if wait else receipt
                 except TradewindError as error:
                     return error
@@ -135,23 +146,43 @@ async def _many(
     for number, outcome in enumerate(outcomes, 1):
         failed = isinstance(outcome, TradewindError)
         problems += failed
-        if failed and problems <= _SHOWN_PROBLEMS:
-            click.echo(f"task {number}: {outcome}", err=True)
         if as_json:
-            show.emit({"error": str(outcome)} if failed else _shown(outcome), line=True)
+            show.emit(_shown(outcome), line=True)
+        elif wait:
+            click.echo(_ending_text(number, outcome))
+        if failed and (as_json or not wait) and problems <= _SHOWN_PROBLEMS:
+            click.echo(f"task {number}: {one_line(str(outcome))}", err=True)
     if not as_json:
         said = "completed" if wait else "accepted"
         extra = f", {duplicates} of them duplicates" if duplicates else ""
-        click.echo(f"{len(outcomes) - problems} of {len(outcomes)} {said}{extra}")
+        click.echo(f"{len(outcomes) - problems} of {len(outcomes)} {said}{extra}", err=wait)
     if problems:
         raise Failed(f"{problems} of {len(outcomes)} tasks failed; the first are named above.")
     return DONE
 
 
-def _shown(outcome: Any) -> Any:
+def _ending_text(number: int, outcome: "Receipt | TaskView | TradewindError") -> str:
+    """Give the end of one task of a file as a line: its id, where it ended, what came of it."""
+    from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
+    from tradewind.client import TaskView  # noqa: PLC0415 - gRPC is slow to import
+
+    if isinstance(outcome, TaskView):
+        result = show.result_text(outcome.result)
+        return f"{outcome.task_id}  {outcome.state.value} in {outcome.region}  {result}"
+    if isinstance(outcome, TaskDead):
+        why = show.first_line(f"{outcome.kind}: {outcome.message}")
+        return f"{outcome.task_id}  DEAD_LETTER in {outcome.region}  {why}"
+    return one_line(f"task {number}: {outcome}")
+
+
+def _shown(outcome: "Receipt | TaskView | TradewindError") -> Any:
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
     from tradewind.client import TaskView  # noqa: PLC0415
 
+    if isinstance(outcome, TaskEnded):
+        return {"task_id": outcome.task_id, "region": outcome.region, "error": str(outcome)}
+    if isinstance(outcome, TradewindError):
+        return {"error": str(outcome)}
     return show.task_json(outcome) if isinstance(outcome, TaskView) else outcome
 
 
@@ -171,7 +202,6 @@ def _receipt_text(receipt: "Receipt") -> str:
 def _read(source: Path, name: str | None, options: "TaskOptions") -> "Iterator[TaskRequest]":
     """Check every line before anything is submitted."""
     from tradewind.client.specs import build_spec  # noqa: PLC0415 - gRPC is slow to import
-    from tradewind.errors import TradewindError  # noqa: PLC0415
 
     try:
         stream = click.open_file(str(source), "r", encoding="utf-8")

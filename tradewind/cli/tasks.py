@@ -8,8 +8,9 @@ from tradewind.cli.outcome import DONE, FAILED
 from tradewind.cli.session import examples, json_option, router_option, with_client
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.text import Text
 
+    from tradewind.cli.sheet import Facts, Sheet
     from tradewind.client import Client, TaskView
 
 
@@ -29,8 +30,10 @@ def get(task_id: str, router: str, *, as_json: bool) -> int:
         show.emit(show.task_json(view))
         return DONE
     out = show.console()
-    for part in facts(view):
-        out.print(part)
+    out.print(facts(view))
+    if len(view.hops) > 1:
+        out.print()
+        out.print(hops_sheet(view))
     return DONE
 
 
@@ -53,77 +56,117 @@ def watch(task_id: str, router: str, *, as_json: bool) -> int:
             if as_json:
                 show.emit(show.task_json(view), line=True)
             else:
-                out.print(*_change(view), markup=False)
+                out.print(change(view), soft_wrap=True)
             code = DONE if view.state.value == "COMPLETED" else FAILED
         return code
 
     return with_client(router, follow)
 
 
-def _change(view: "TaskView") -> list[object]:
+def change(view: "TaskView") -> "Text":
+    """Give what is new about a task that is watched, as one line."""
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
 
-    words: list[object] = [show.state(f"{view.state.value:<11}"), view.region]
-    if view.attempts:
-        words.append(f"attempt {view.attempts}")
-    if view.state.value == "COMPLETED":
-        words.append(show.result_text(view.result))
-    elif view.error is not None:
-        words.append(f"{view.error.kind}: {show.first_line(view.error.message)}")
+    state = view.state.value
+    said = show.state(f"{state:<11}").append(f"  {view.region}")
+    if state == "COMPLETED":
+        return said.append(f"  {attempt_text(view)}: {show.result_text(view.result)}")
+    if state == "PROCESSING":
+        said.append(f"  {attempt_text(view)}")
+    elif view.error is not None and view.attempts:
+        said.append(f"  {show.first_line(failure_text(view))}")
     if view.next_attempt_at is not None:
-        words.append(f"next at {show.clock(view.next_attempt_at)}")
-    return words
+        again = "runs again" if view.attempts else "runs"
+        said.append(f"; {again} at {show.clock(view.next_attempt_at)}")
+    return said
 
 
-def facts(view: "TaskView") -> "list[Table]":
-    """Give a task as tables: what it is, and where it has been."""
-    from rich.table import Table  # noqa: PLC0415 - rich is slow to import
-    from rich.text import Text  # noqa: PLC0415
-
-    from tradewind.cli import show  # noqa: PLC0415
-
-    grid = Table.grid(padding=(0, 2))
-
-    def row(label: str, value: object) -> None:
-        if value:
-            grid.add_row(Text(label, "bold"), value if isinstance(value, Text) else str(value))
-
-    row("task", view.task_id)
-    row("name", f"{view.name}  (queue {view.queue}, {view.priority.lower()})")
-    row("state", show.state(view.state.value))
-    row("region", f"{view.region}, partition {view.partition}")
-    row("fence", ", ".join(view.fence))
-    row("pinned to", view.pin_region)
-    row("attempts", f"{view.attempts}" + (f", crashes {view.crashes}" if view.crashes else ""))
-    row("labels", ", ".join(f"{key}={value}" for key, value in sorted(view.labels.items())))
-    row("affinity key", view.affinity_key)
-    row("idempotency key", view.idempotency_key)
-    row("created", show.clock(view.created_at))
-    row("started", view.started_at and show.clock(view.started_at))
-    row("finished", view.finished_at and show.clock(view.finished_at))
-    row("next attempt", view.next_attempt_at and show.clock(view.next_attempt_at))
-    if view.state.value == "COMPLETED":
-        row("result", "dropped: memory" if view.result_omitted else show.result_text(view.result))
-    if view.error is not None:
-        row("error", f"{view.error.kind}: {view.error.message}")
-        row("traceback", view.error.traceback)
-    row("not moved on", view.failover)
-    row("fingerprint", view.fingerprint)
-    return [grid, hops_table(view)] if len(view.hops) > 1 else [grid]
+def attempt_text(view: "TaskView") -> str:
+    """Give how far the attempts in the present region have come."""
+    most = f" of {view.max_attempts}" if view.max_attempts else ""
+    return f"attempt {view.attempts}{most}"
 
 
-def hops_table(view: "TaskView") -> "Table":
-    """Give every stay of a task, oldest first."""
+def failure_text(view: "TaskView") -> str:
+    """Say how the last attempt failed; empty if none did.
+
+    The kind is that of a death, or of an attempt that was cut short; a failure that will be
+    retried has none.
+    """
+    if view.error is None:
+        return ""
+    kind, tried = view.error.kind, attempt_text(view)
+    how = f"{kind} at {tried}" if kind else f"{tried} failed"
+    return f"{how}: {view.error.message}"
+
+
+def facts(view: "TaskView") -> "Facts":
+    """Give everything about a task but where it has been."""
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
+    from tradewind.cli.sheet import Facts  # noqa: PLC0415
 
-    made = show.table("hop", "region", "ended as", "attempts", "why it left", "at", right=["hop"])
-    for number, stay in enumerate(view.hops, 1):
-        made.add_row(
+    state = view.state.value
+    most = f" of {view.max_attempts}" if view.max_attempts else ""
+    made = Facts()
+    made.add("task", view.task_id)
+    made.add("name", f"{view.name}  (queue {view.queue}, {view.priority.lower()})")
+    made.add("state", show.state(state))
+    made.add("region", f"{view.region}, partition {view.partition}")
+    made.add("fence", ", ".join(view.fence))
+    made.add("pinned to", view.pin_region)
+    crashes = f", crashes {view.crashes}" if view.crashes else ""
+    made.add("attempts", f"{view.attempts}{most}{crashes}")
+    made.add("tenant", view.tenant)
+    made.add("labels", ", ".join(f"{key}={value}" for key, value in sorted(view.labels.items())))
+    made.add("affinity key", view.affinity_key)
+    made.add("idempotency key", view.idempotency_key)
+    made.add("created", show.moment(view.created_at))
+    made.add("started", show.moment(view.started_at))
+    made.add("finished", show.moment(view.finished_at))
+    made.add("next attempt", show.moment(view.next_attempt_at))
+    if state == "COMPLETED":
+        result = "dropped: memory" if view.result_omitted else show.result_text(view.result)
+        made.add("result", result)
+    if view.error is not None:
+        label = "error" if state == "DEAD_LETTER" else "last failure"
+        kind = f"{view.error.kind}: " if view.error.kind else ""
+        made.add(label, f"{kind}{view.error.message}")
+        made.add("traceback", view.error.traceback.rstrip())
+    made.add("not moved on", view.failover)
+    made.add("fingerprint", view.fingerprint)
+    return made
+
+
+def hops_sheet(view: "TaskView") -> "Sheet":
+    """Give every stay of a task, oldest first: when it arrived there, and when that ended."""
+    from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
+    from tradewind.cli.sheet import Column, Sheet  # noqa: PLC0415
+
+    zone = show.zone(view.created_at)
+    made = Sheet(
+        Column("hop", right=True, decor=True),
+        Column("region"),
+        Column("state"),
+        Column("tries", right=True),
+        Column("left for", folds=True),
+        Column(f"arrived ({zone})" if zone else "arrived"),
+        Column("ended"),
+    )
+    # A router gives the end of each stay; of the present one, which is the last, its beginning.
+    *before, present = view.hops
+    ends = [stay.at for stay in before] + [view.finished_at]
+    begins = [view.created_at, *ends[:-1]]
+    for number, (stay, began, ended) in enumerate(
+        zip((*before, present), begins, ends, strict=True), 1
+    ):
+        same_day = began and ended and began.astimezone().date() == ended.astimezone().date()
+        made.add(
             str(number),
             stay.region,
-            show.state(stay.state.value) if stay.state else "",
+            show.state(stay.state.value if stay.state else ""),
             str(stay.attempts),
-            stay.reason,
-            show.clock(stay.at),
+            stay.reason or "-",
+            show.day_and_time(began),
+            show.clock(ended) if ended and same_day else show.day_and_time(ended),
         )
     return made

@@ -2,12 +2,14 @@
 
 import asyncio
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tradewind.cli.outcome import DONE, FAILED
+from tradewind.cli.outcome import DONE, FAILED, Unusable
 from tradewind.cli.session import examples
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ STARTER = Path(__file__).with_name("starter.yaml")
     type=click.IntRange(1, 65_535),
     default=7070,
     show_default=True,
-    help="gRPC port of the first region's router; the others take the next free ones.",
+    help="gRPC port of the router of the file's first region; the others take the next free ones.",
 )
 @click.option("--wan", is_flag=True, help="Delays between regions as in the file's rtt table.")
 @click.option("--cluster", is_flag=True, help="Each region a Redis Cluster (not served yet).")
@@ -62,7 +64,9 @@ def up(
 ) -> int:
     """Run every region on this machine: a redis-server, a router and a worker pool each.
 
-    Prints one line, `ready grpc=HOST:PORT http=HOST:PORT`, once everything serves; Ctrl-C stops.
+    Prints one line, `ready grpc=HOST:PORT http=HOST:PORT`, once every router sees every region's
+    workers; the first region in the file serves there. Ctrl-C stops, a second one without waiting
+    for running tasks.
     """
     if cluster:
         raise click.UsageError(
@@ -79,22 +83,46 @@ def up(
         data_dir=data_dir,
         port=port,
         wan=wan,
+        redis_may_move=config == STARTER,  # nobody chose its ports, and nobody can change them
     )
+    plan = regions.load(config)
+    if app is not None:
+        _check_app(app)
     fleet = EmbeddedFleet(
-        regions.load(config),
+        plan,
         options,
         on_exit=lambda name, status: click.echo(f"{name} ended ({status})", err=True),
         on_restart=lambda name, pid: click.echo(f"{name} runs again (pid {pid})", err=True),
     )
-    return asyncio.run(_serve(fleet))
+    return asyncio.run(_serve(fleet, options.stop_grace_s))
 
 
-async def _serve(fleet: "EmbeddedFleet") -> int:
+def _check_app(app: str) -> None:
+    """Have a worker import the app, before anything is started for it. Raises Unusable."""
+    command = [sys.executable, "-P", "-m", "worker", "--check-app", app]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    if done.returncode:
+        # Last: the app itself may have written something before.
+        *_, said = ["", *done.stderr.strip().splitlines()]
+        said = said.removeprefix("tradewind worker: ")
+        raise Unusable(said or f"--app {app}: importing it ended with status {done.returncode}")
+
+
+async def _serve(fleet: "EmbeddedFleet", grace_s: float) -> int:
     stop = asyncio.Event()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            fleet.hurry()
+            return
+        stop.set()
+        said = f"stopping; waiting up to {grace_s:g} s for running tasks (Ctrl-C again: now)"
+        click.echo(said, err=True)
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    starting = asyncio.create_task(fleet.start())
+        loop.add_signal_handler(number, on_signal)
+    starting = asyncio.create_task(_start(fleet))
     stopping = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -111,11 +139,17 @@ async def _serve(fleet: "EmbeddedFleet") -> int:
     return DONE
 
 
+async def _start(fleet: "EmbeddedFleet") -> None:
+    await fleet.start()
+    await fleet.until_served()
+
+
 def _announce(fleet: "EmbeddedFleet") -> None:
     endpoints = list(fleet.endpoints.values())
     for each in endpoints:
         click.echo(
             f"{each.region}: grpc={each.grpc} http={each.http} redis={each.redis_url}", err=True
         )
+    click.echo(f"logs: {fleet.log_dir}; Ctrl-C stops", err=True)
     # Alone on stdout: the line that scripts wait for.
     click.echo(f"ready grpc={endpoints[0].grpc} http={endpoints[0].http}")

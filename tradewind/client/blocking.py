@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import grpc
 
+from tradewind.client.calls import CLOSED
 from tradewind.client.core import Client
 from tradewind.client.views import TaskView
 
@@ -84,8 +85,7 @@ class SyncClient:
         """
         if not self._thread.is_alive():
             call.close()
-            msg = "this client is closed: make a new one"
-            raise RuntimeError(msg)
+            raise RuntimeError(CLOSED)
         future = asyncio.run_coroutine_threadsafe(call, self._loop)
         try:
             return future.result()

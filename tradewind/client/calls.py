@@ -38,6 +38,9 @@ _LOST = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED})
 # grpc.aio's words, with code INTERNAL, for a write to a connection that has just been lost.
 _WRITE_FAILED = "Internal error from Core"
 
+#: What a client says that is used after it was closed.
+CLOSED = "this client is closed: make a new one"
+
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 Reply = TypeVar("Reply", bound=Message)
@@ -85,10 +88,13 @@ class Router:
         self.target = target
         self._credentials = credentials
         self._channel: grpc.aio.Channel | None = None
+        self._is_closed = False
 
     @property
     def channel(self) -> grpc.aio.Channel:
-        """The open channel."""
+        """The open channel. Raises RuntimeError after `close`."""
+        if self._is_closed:
+            raise RuntimeError(CLOSED)
         if self._channel is None:
             options = list(_CHANNEL_OPTIONS)
             self._channel = (
@@ -99,7 +105,8 @@ class Router:
         return self._channel
 
     async def close(self) -> None:
-        """Close the channel; calls under way end as cancelled."""
+        """Close the channel for good; calls under way end as cancelled."""
+        self._is_closed = True
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()
@@ -168,4 +175,10 @@ def _details(error: grpc.aio.AioRpcError) -> status_pb2.Status | None:
 
 def _short(details: str | None) -> str:
     # grpc appends the addresses it tried and its C core's own words after the first clause.
-    return (details or "").split("; last error:")[-1].split("\n")[0].strip()[:200]
+    return (
+        (details or "")
+        .split("; last error:")[-1]
+        .split("\n")[0]
+        .strip()
+        .removeprefix("UNKNOWN: ")[:200]
+    )

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from tradewind.client.admin import Admin
 from tradewind.client.calls import Refusal, Router, refusal_of
+from tradewind.client.origin import Origin
 from tradewind.client.repeats import ATTEMPT_S, pause_s, repeat
 from tradewind.client.specs import Args, TaskOptions, TaskRequest, build_spec
 from tradewind.client.submits import Coalescer
@@ -28,6 +29,7 @@ from tradewind.client.views import (
 )
 from tradewind.errors import (
     NoAnswer,
+    RouterUnreachable,
     TaskCancelled,
     TaskDead,
     TaskExpired,
@@ -54,10 +56,12 @@ Reply = TypeVar("Reply", bound=Message)
 class Client:
     """Talks to one router. Use it as an async context manager, one for each event loop.
 
-    `origin_region` is where the caller is, from which latency is judged; empty means the router's
-    own region. `deadline` is how many seconds a call may take, its repeats included, unless the
-    call says otherwise; submits are repeated with the same request_id, so that a repeat is never a
-    second task. Errors are those of `tradewind.errors`.
+    `origin_region` is where the caller is, from which latency is judged. Name it; without it the
+    client asks the router that it reaches first for its region, and keeps that as its own.
+    `deadline` is how many seconds a call may take, its repeats included, unless the call says
+    otherwise; submits are repeated with the same request_id, so that a repeat is never a second
+    task. An unreachable router, too, is asked again until the deadline: `connect` tells at once.
+    Errors are those of `tradewind.errors`, and RuntimeError after `close`.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class Client:
             self._defaults["origin_region"] = origin_region
         if tenant:
             self._defaults["tenant"] = tenant
+        self._origin = Origin(self._router)
         self._deadline_s = deadline
         self._coalescer: Coalescer | None = None
 
@@ -91,7 +96,8 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection. Calls under way end as cancelled."""
+        """Close the connection for good. Calls under way end as cancelled."""
+        await self._origin.close()
         if self._coalescer is not None:
             await self._coalescer.close()
         await self._router.close()
@@ -114,8 +120,9 @@ class Client:
         PayloadTooLarge, NoRegionPermitted, RegionsFull, and, once repeats no longer fit into the
         deadline, NoRegionReachable, HomeUnreachable, OutcomeUnknown, NoAnswer, RouterUnreachable.
         """
-        spec = build_spec(name, args, self._with_defaults(options))
-        return await self._submit(spec, self._seconds(deadline))
+        left = _Countdown(self._seconds(deadline))
+        spec = await self._spec(name, args, options, left())
+        return await self._submit(spec, left())
 
     async def submit_many(
         self,
@@ -189,7 +196,7 @@ class Client:
                 raise refusal.error from None
             wait_s = pause_s(attempt, refusal.retry_after_s if refusal else 0.0)
             if refusal is not None and clock() + wait_s > heard_at + self._deadline_s:
-                raise refusal.error from None
+                raise _while_watching(refusal.error, last) from None
             await asyncio.sleep(wait_s)
             attempt += 1
 
@@ -202,9 +209,10 @@ class Client:
         **options: Unpack[TaskOptions],
     ) -> Route:
         """Tell where such a task would go now, and why. Stores nothing. Raises as `submit`."""
-        spec = build_spec(name, args, self._with_defaults(options))
+        left = _Countdown(self._seconds(deadline))
+        spec = await self._spec(name, args, options, left())
         reply = await self._ask(
-            self._stub.ExplainRoute, router_pb2.ExplainRouteRequest(spec=spec), deadline
+            self._stub.ExplainRoute, router_pb2.ExplainRouteRequest(spec=spec), left()
         )
         return route_of(reply.decision)
 
@@ -224,10 +232,19 @@ class Client:
     def _stub(self) -> "RouterServiceAsyncStub":
         return RouterServiceStub(self._router.channel)
 
-    def _with_defaults(self, options: TaskOptions) -> TaskOptions:
-        merged = self._defaults.copy()
-        merged.update(options)
-        return merged
+    async def _spec(
+        self, name: str, args: Args, options: TaskOptions, timeout_s: float
+    ) -> task_pb2.TaskSpec:
+        """Give the spec with the client's defaults, those of a submit and of an explain alike."""
+        spec = build_spec(name, args, {**self._defaults, **options})
+        if spec.request_id:
+            # The caller's own, perhaps of an earlier submit by way of another region's router.
+            # Where it is remembered depends on the origin, so that must not be an adopted one.
+            return spec
+        spec.request_id = uuid.uuid4().hex
+        if not spec.origin_region:
+            spec.origin_region = await self._origin.region(timeout_s)
+        return spec
 
     def _seconds(self, deadline: float | None) -> float:
         return min(self._deadline_s if deadline is None else deadline, _LONGEST_S)
@@ -244,9 +261,6 @@ class Client:
         return await repeat(attempt, self._seconds(deadline))
 
     async def _submit(self, spec: task_pb2.TaskSpec, deadline_s: float) -> Receipt:
-        if not spec.request_id:
-            spec.request_id = uuid.uuid4().hex
-
         async def attempt(number: int, left_s: float) -> Receipt:
             if number == 1:
                 return await self._first_submit(spec, min(left_s, ATTEMPT_S))
@@ -266,6 +280,7 @@ class Client:
 
     async def _first_submit(self, spec: task_pb2.TaskSpec, timeout_s: float) -> Receipt:
         """Submit over the shared stream. Repeats are calls of their own: they state a number."""
+        _ = self._router.channel  # tells a client that was closed
         if self._coalescer is None:
             self._coalescer = Coalescer(self._open_stream)
         try:
@@ -282,6 +297,26 @@ class Client:
 
     def _open_stream(self) -> Any:
         return self._stub.SubmitTaskStream(metadata=((_ATTEMPT_KEY, "1"),))
+
+
+class _Countdown:
+    """Seconds that are left of a deadline."""
+
+    def __init__(self, seconds: float) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._over_at = self._clock() + seconds
+
+    def __call__(self) -> float:
+        return max(self._over_at - self._clock(), 0.001)
+
+
+def _while_watching(error: TradewindError, last: TaskView | None) -> TradewindError:
+    """Say that a task does not end with the connection by which it was watched."""
+    if last is None or not isinstance(error, RouterUnreachable):
+        return error
+    return RouterUnreachable(
+        error.target, f"{error.cause}; task {last.task_id} is kept, ask for it again later"
+    )
 
 
 def _completed(view: TaskView) -> TaskView:

@@ -89,6 +89,9 @@ def build_spec(name: str, args: Args, options: TaskOptions) -> task_pb2.TaskSpec
 def _payload(args: Args) -> tuple[bytes, str]:
     if isinstance(args, bytes):
         payload, content_type = args, BYTES_TYPE
+    elif args is not None and not _is_mapping(args):
+        problem = f"must be a JSON object, given as a mapping, or bytes; got {args!r:.60}"
+        raise InvalidTask.field("payload", problem)
     else:
         try:
             text = json.dumps(
@@ -103,6 +106,11 @@ def _payload(args: Args) -> tuple[bytes, str]:
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(len(payload), MAX_PAYLOAD_BYTES)
     return payload, content_type
+
+
+def _is_mapping(value: object) -> bool:
+    # For callers without a type checker: dict() would take a list of pairs for an object.
+    return isinstance(value, Mapping)
 
 
 def _set_times(spec: task_pb2.TaskSpec, options: TaskOptions) -> None:
@@ -125,9 +133,10 @@ def _set(spec: task_pb2.TaskSpec, key: str, value: object) -> None:
 
 def _update(spec: task_pb2.TaskSpec, key: str, value: Mapping[str, str] | Sequence[str]) -> None:
     problem = "a mapping of texts" if key == "labels" else "a list of texts"
+    if isinstance(value, str):  # a sequence, of its letters
+        hint = '{"name": "value"}' if key == "labels" else f'["{value}"]'
+        raise InvalidTask.field(key, f"{value!r} is not {problem}; write {hint}")
     try:
-        if isinstance(value, str):
-            raise TypeError(problem)  # noqa: TRY301 - a text is a sequence of its letters
         if isinstance(value, Mapping):
             spec.labels.update(value)
         else:

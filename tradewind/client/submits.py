@@ -24,7 +24,9 @@ _FREE_MESSAGES = 2
 # An idle stream is closed: one that stays open would hold up a router's orderly shutdown.
 _IDLE_S = 1.0
 
-_EMPTY = task_pb2.TaskSpec()
+# What a router gets to end a stream that is closed in order. A cancelled one leaves events behind,
+# about which grpc.aio complains on stderr if their event loop is closed and another one runs.
+_LEAVE_S = 0.5
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +54,8 @@ class Coalescer:
         self._changed = asyncio.Event()
         self._sequence = count(1)
         self._runner: asyncio.Task[None] | None = None
+        self._stream: _Stream | None = None
+        self._closing = False
 
     async def send(self, spec: task_pb2.TaskSpec) -> router_pb2.SubmitTasksResult:
         """Give the router's outcome for one spec.
@@ -71,6 +75,10 @@ class Coalescer:
     async def close(self) -> None:
         """End the stream. Submits without an answer end as cancelled."""
         if self._runner is not None:
+            self._closing = True
+            if not self._queue and self._stream and not self._stream.unanswered:
+                self._changed.set()
+                await asyncio.wait({self._runner}, timeout=_LEAVE_S)
             self._runner.cancel()
             await asyncio.gather(self._runner, return_exceptions=True)
         _cancel(self._queue)
@@ -78,7 +86,7 @@ class Coalescer:
 
     async def _run(self) -> None:
         while self._queue:
-            stream = _Stream(self._open_call())
+            stream = self._stream = _Stream(self._open_call())
             reader = asyncio.create_task(self._read(stream))
             reader.add_done_callback(lambda _: self._changed.set())
             try:
@@ -102,6 +110,8 @@ class Coalescer:
         while not reader.done():
             self._changed.clear()
             if not self._queue:
+                if self._closing and not stream.unanswered:
+                    return
                 if not await self._wait(_IDLE_S) and not stream.unanswered:
                     return
                 continue

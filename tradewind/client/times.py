@@ -16,8 +16,9 @@ def to_duration(field: str, value: Seconds) -> Duration:
     try:
         delta = value if isinstance(value, timedelta) else timedelta(seconds=value)
         message.FromTimedelta(delta)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidTask.field(field, f"{value!r} is no number of seconds ({error})") from None
+    except (TypeError, ValueError, OverflowError):
+        problem = f"{value!r} is no length of time; give seconds, such as 1.5, or a timedelta"
+        raise InvalidTask.field(field, problem) from None
     return message
 
 

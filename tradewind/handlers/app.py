@@ -99,6 +99,8 @@ class App:
         win over these, these over the queue's. Raises ValueError for a bad or taken name or a
         number outside its limits, TypeError for a function that cannot be a handler.
         """
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - @app.task
+            raise TypeError('a task needs a name: write @app.task("name")')
         if not _NAME.fullmatch(name):
             raise ValueError(
                 f"{name!r} is no task name; use 1 to {MAX_NAME_BYTES} letters, digits and ._:-/"
@@ -112,8 +114,11 @@ class App:
         def register(function: _F) -> _F:
             if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
                 raise TypeError(f"{name}: a generator cannot be a handler; return the result")
-            if name in self._handlers:
-                raise ValueError(f"task {name!r} has two handlers; names must be unique in an app")
+            if (first := self._handlers.get(name)) is not None:
+                raise ValueError(
+                    f"task {name!r} has two handlers, the first at {_place(first.function)}; "
+                    "names must be unique in an app"
+                )
             self._handlers[name] = Handler(name, function, timeout_ms, attempts)
             return function
 
@@ -126,6 +131,11 @@ class App:
                 _ = handler.shape
             except (TypeError, NameError) as error:
                 raise TypeError(f"task {handler.name!r}: {error}") from error
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
 
 
 def encode_result(value: Any) -> Result:

@@ -76,8 +76,10 @@ def _int(value: Any, path: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     # 1 and 1.0 are one JSON number, and one fingerprint.
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
+    if isinstance(value, float):
+        if value.is_integer():
+            return int(value)
+        raise Mismatch(f"{path}: expected int, got a float with a fraction")
     raise _mismatch(path, "int", value)
 
 
@@ -161,8 +163,8 @@ _SCALARS: Final[dict[Any, Check]] = {
 _JSON_NAMES: Final = {
     type(None): "null",
     bool: "bool",
-    int: "number",
-    float: "number",
+    int: "int",
+    float: "float",
     str: "str",
     list: "list",
     dict: "dict",

@@ -12,12 +12,16 @@ class Retry(Exception):
     Counts as an attempt. Raises ValueError for a negative `after` or one over 30 days.
     """
 
-    def __init__(self, after: float | timedelta | None = None) -> None:
-        """`after` is a floor in seconds; the queue's backoff may wait longer."""
+    def __init__(self, after: float | timedelta | None = None, reason: str = "") -> None:
+        """`after` is a floor in seconds; the queue's backoff may wait longer.
+
+        `reason` is shown with the task, as the cause of its death if no attempt is left.
+        """
         self.after_ms: Final = 0 if after is None else milliseconds(after)
         if not 0 <= self.after_ms <= MAX_DELAY_MS:
             raise ValueError(f"Retry(after=...) takes 0 seconds to 30 days, not {after}")
-        super().__init__("the handler asked for a retry")
+        self.reason: Final = reason
+        super().__init__(reason or "the handler asked for a retry")
 
 
 class Reject(Exception):
@@ -30,7 +34,7 @@ class Reject(Exception):
 
 
 class ResultTooLarge(Exception):
-    """The handler's result is over the limit."""
+    """The handler's result is over the limit. The task is dead-lettered at once, not moved."""
 
     def __init__(self, size_bytes: int) -> None:
         """`size_bytes` of the encoded result."""

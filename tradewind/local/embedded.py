@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tradewind.client import Client
+from tradewind.errors import TradewindError
 from tradewind.fleet import Fleet
 from tradewind.local import wan
 from tradewind.local.errors import LocalSetupError
@@ -27,6 +29,10 @@ from tradewind.local.redis_server import (
 from tradewind.local.supervisor import ProcessSpec, Supervisor
 
 _HTTP_TIMEOUT_S = 2.0
+_SERVED_EVERY_S = 0.1
+
+# Between the end of a worker's grace and SIGKILL: it hands back what still runs.
+_HAND_BACK_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,32 @@ class EmbeddedFleet:
             self._held.close()
             raise
 
+    async def until_served(self, timeout_s: float | None = None) -> None:
+        """Return once every router sees a live worker in every region: now it can route.
+
+        A router learns of workers by their heartbeats, so this comes a moment after `start()`.
+        Raises LocalSetupError, naming a router and what it misses, after `timeout_s` (by default
+        the options' `ready_timeout_s`).
+        """
+        timeout_s = self._options.ready_timeout_s if timeout_s is None else timeout_s
+        missing = "no router answered"
+        try:
+            async with asyncio.timeout(timeout_s):
+                for endpoint in self.endpoints.values():
+                    async with Client(endpoint.grpc, origin_region=endpoint.region) as client:
+                        while unserved := await _unserved(client):
+                            missing = f"router-{endpoint.region} sees no worker in {unserved}"
+                            await asyncio.sleep(_SERVED_EVERY_S)
+        except TimeoutError:
+            raise LocalSetupError(
+                f"{missing} after {timeout_s:g} s; the logs are in {self.log_dir}"
+            ) from None
+
+    def hurry(self) -> None:
+        """Shorten a stop, under way or to come, to a few seconds: running tasks are handed back."""
+        if self._supervisor is not None:
+            self._supervisor.hurry()
+
     async def stop(self) -> None:
         """Stop everything in order. May be called twice."""
         if self._supervisor is not None:
@@ -91,6 +123,11 @@ class EmbeddedFleet:
         if self._supervisor is None:
             raise LocalSetupError("the fleet was not started: call start() first")
         return self._supervisor
+
+    @property
+    def log_dir(self) -> Path:
+        """Where every process logs, each to a file of its name."""
+        return (self._options.log_dir or self._options.data_dir / "logs").resolve()
 
     @property
     def endpoints(self) -> Mapping[str, Endpoint]:
@@ -125,8 +162,8 @@ class EmbeddedFleet:
     def _stages(
         self, server: ServerBinary, layout: Layout, configs: Mapping[str, Path], data_dir: Path
     ) -> list[list[ProcessSpec]]:
-        options = self._options
-        log_dir = (options.log_dir or data_dir / "logs").resolve()
+        options, log_dir = self._options, self.log_dir
+        worker_options = ("--grace", f"{options.stop_grace_s:g}", *options.worker_options)
         stores = [
             _redis_spec(server, region, ports.redis, data_dir / "regions" / region, log_dir)
             for region, ports in layout.regions.items()
@@ -141,7 +178,7 @@ class EmbeddedFleet:
                 log_path=log_dir / f"{name}.log",
                 ready=functools.partial(answers_ready, http_port),
                 ready_timeout_s=options.ready_timeout_s,
-                stop_grace_s=options.stop_grace_s,
+                stop_grace_s=options.stop_grace_s + _HAND_BACK_S,
             )
 
         services: list[ProcessSpec] = []
@@ -149,11 +186,18 @@ class EmbeddedFleet:
             argv = router_argv(configs[region], region, ports)
             services.append(service(f"router-{region}", argv, ports.http))
             if options.app is not None:
-                argv = worker_argv(
-                    configs[region], region, ports, options.app, options.worker_options
-                )
+                argv = worker_argv(configs[region], region, ports, options.app, worker_options)
                 services.append(service(f"worker-{region}", argv, ports.worker_http))
         return [stores, services]
+
+
+async def _unserved(client: Client) -> str:
+    """Regions without a worker that the client's router sees, or why it cannot tell."""
+    try:
+        regions, _ = await client.admin.regions()
+    except TradewindError as error:
+        return f"any region yet: {error}"
+    return ", ".join(each.name for each in regions if not each.workers or each.rtt_ms is None)
 
 
 async def answers_ready(http_port: int) -> bool:

@@ -24,9 +24,10 @@ class EmbeddedOptions:
 
     `config` is the file that the fleet was parsed from, `app` is MODULE:NAME or ./file.py:NAME
     (None: no worker pools). The first router listens on `port`, the others on the next free ones;
-    `ephemeral_ports` chooses every port anew, Redis included, so that runs do not meet.
+    `ephemeral_ports` chooses every port anew, Redis included, so that runs do not meet;
+    `redis_may_move` only gives a Redis another port than the file's if that one is taken.
     `wan` puts the file's rtt table between the regions. `worker_options` are appended to every
-    pool's command line.
+    pool's command line. At a stop, running tasks get `stop_grace_s` to end.
     """
 
     config: Path
@@ -35,6 +36,7 @@ class EmbeddedOptions:
     port: int = DEFAULT_PORT
     wan: bool = False
     ephemeral_ports: bool = False
+    redis_may_move: bool = False
     worker_options: tuple[str, ...] = ()
     log_dir: Path | None = None  # default: logs/ in the data directory
     ready_timeout_s: float = 30.0

@@ -3,7 +3,7 @@
 import contextlib
 import fcntl
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
 from tradewind.fleet import Fleet
@@ -18,6 +18,7 @@ from tradewind.local.plan import (
     redis_urls,
     wan_pairs,
 )
+from tradewind.local.redis_server import serves
 from tradewind.regions_relocate import relocate_regions
 
 # HTTP ports are looked for from here on, counted from the gRPC port: 8070 beside 7070.
@@ -31,15 +32,13 @@ _PORT_POLL_S = 0.05
 def choose_layout(fleet: Fleet, options: EmbeddedOptions) -> Layout:
     """Choose a port for everything. Raises LocalSetupError if one that must be free is taken."""
     names = list(fleet.regions)
-    stores = redis_ports(fleet)
     pairs = wan_pairs(fleet) if options.wan else []
     if options.ephemeral_ports:
         ports = iter(free_ports(4 * len(names) + len(pairs)))
         regions = {name: RegionPorts(*(next(ports) for _ in range(4))) for name in names}
         return Layout(regions, dict(zip(pairs, ports, strict=True)))
-    for region, port in stores.items():
-        _must_be_free(port, f"change region {region} in {options.config}")
     _must_be_free(options.port, "choose another with --port")
+    stores = _store_ports(fleet, options)
     reserved = {options.port, *stores.values()}
     grpc = [
         options.port,
@@ -85,14 +84,48 @@ def locked(data_dir: Path) -> Generator[None, None, None]:
         yield
 
 
+def _store_ports(fleet: Fleet, options: EmbeddedOptions) -> dict[str, int]:
+    """Give the Redis ports of the file; free ones for those that are taken, if Redis may move."""
+    stores = redis_ports(fleet)
+    if not options.redis_may_move:
+        for region, port in stores.items():
+            _must_be_free(port, f"change region {region} in {options.config}")
+        return stores
+    taken = _still_taken(stores.values())
+    if not taken:
+        return stores
+    for region in stores:
+        _must_not_serve(stores[region], options.data_dir.resolve() / "regions" / region)
+    reserved = {options.port, *stores.values()}
+    others = iter(_unreserved(max(stores.values()) + 1, len(taken), reserved))
+    return {name: next(others) if port in taken else port for name, port in stores.items()}
+
+
+def _must_not_serve(port: int, data_dir: Path) -> None:
+    # Left over from a run before: a second server must not write to the same files.
+    if serves(port, data_dir):
+        raise LocalSetupError(
+            f"a redis-server on port {port} still uses {data_dir}: stop it, or choose another "
+            "directory with --data-dir"
+        )
+
+
 def _must_be_free(port: int, remedy: str) -> None:
+    if _still_taken([port]):
+        raise LocalSetupError(
+            f"port {port} is taken by another process: stop that one, or {remedy}"
+        )
+
+
+def _still_taken(ports: Iterable[int]) -> set[int]:
+    """Give the ports that do not become free within _PORT_PATIENCE_S."""
     give_up_at = time.monotonic() + _PORT_PATIENCE_S
-    while not is_free(port):
+    taken = set(ports)
+    while taken := {port for port in taken if not is_free(port)}:
         if time.monotonic() > give_up_at:
-            raise LocalSetupError(
-                f"port {port} is taken by another process: stop that one, or {remedy}"
-            )
+            break
         time.sleep(_PORT_POLL_S)
+    return taken
 
 
 def _unreserved(first: int, count: int, reserved: set[int]) -> list[int]:

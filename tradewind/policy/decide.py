@@ -12,18 +12,22 @@ Order of the steps (routing.md 2.2 to 2.5 and 2.8); the first that applies decid
 8. softmin over the scores, flatter the older the data: the best of stale numbers draws a herd.
 Panic: if nothing is left at step 1 but regions that are merely in doubt (`filters.DOUBTS`), mode
 `best_effort` sends to these; never across the fence, to a drained region or one known to be down.
+What is then overlooked stays in the candidate; if nothing but workers is missing, the reason is
+`unserved` instead of `panic`.
 """
 
+import math
 from collections.abc import Sequence
 
 from tradewind.errors import NoRegionPermitted, NoRegionReachable, RegionsFull, TradewindError
 from tradewind.fleet import Fleet
 from tradewind.policy import filters, scores
 from tradewind.policy.choose import Option, Wish, choose, only_affine
-from tradewind.policy.rules import Resolved, matching, resolve
+from tradewind.policy.rules import UNSERVED, Resolved, matching, resolve
 from tradewind.task import Candidate, Decision, Draft, RegionView
 
 PANIC = "panic"
+_FENCES = f"{filters.OUTSIDE_FENCE}: "  # what follows says which fences leave nothing
 
 
 def decide(
@@ -50,13 +54,15 @@ def decide(
         try:
             resolved = resolve(draft, fleet)
         except NoRegionPermitted as why:
-            return _nowhere(draft, fleet, ledger_home, str(why))
+            return _nowhere(draft, views, fleet, ledger_home, str(why))
     options = _options(draft, views, fleet, resolved)
     options = only_affine(options, resolved)
     pool = [option for option in options if not option.excluded]
-    panic = not pool and fleet.panic_mode == "best_effort"
-    if panic:
+    doubt = ""
+    if not pool and fleet.panic_mode == "best_effort":
         pool = [option for option in options if filters.DOUBTS.issuperset(option.excluded)]
+        unserved = all(filters.NOBODY_RUNS_IT.issuperset(option.excluded) for option in pool)
+        doubt = UNSERVED if unserved else PANIC
     origin = draft.origin_region or own_region
     choice = choose(pool, Wish(resolved, fleet, draw, home_hint, ledger_home, origin))
     chosen = {option.name for option in pool}
@@ -67,7 +73,7 @@ def decide(
             Candidate(
                 region=option.name,
                 eligible=option.name in chosen,
-                excluded_by="" if option.name in chosen else option.excluded[0],
+                excluded_by=next(iter(option.excluded), ""),
                 rtt_ms=option.view.rtt_ms,
                 expected_wait_s=option.wait_s,
                 score_s=option.score_s,
@@ -77,13 +83,15 @@ def decide(
         ),
         fence=resolved.fence,
         ledger_home=ledger_home,
-        reason=PANIC if panic and pool else choice.reason,
+        reason=doubt if doubt and pool else choice.reason,
         policy_version=fleet.version,
     )
 
 
 def refusal(decision: Decision, fleet: Fleet) -> TradewindError:
     """Return the error for a decision without a region, with what keeps each region out."""
+    if any(c.excluded_by.startswith(_FENCES) for c in decision.candidates):
+        return NoRegionPermitted(decision.reason)
     reasons = {c.region: c.excluded_by for c in decision.candidates if not c.eligible}
     listed = ", ".join(f"{region}: {reason}" for region, reason in reasons.items())
     waiting = {
@@ -123,7 +131,11 @@ def _unseen(name: str) -> RegionView:
     return RegionView(name, rtt_ms=scores.UNSEEN_RTT_MS, health="UNKNOWN")
 
 
-def _nowhere(draft: Draft, fleet: Fleet, ledger_home: str, why: str) -> Decision:
+def _nowhere(
+    draft: Draft, views: Sequence[RegionView], fleet: Fleet, ledger_home: str, why: str
+) -> Decision:
+    """Explain fences that leave nothing: each region says which ones."""
+    rtts_ms = {view.name: view.rtt_ms for view in views}
     return Decision(
         region="",
         rule=matching(draft, fleet).name,
@@ -131,10 +143,10 @@ def _nowhere(draft: Draft, fleet: Fleet, ledger_home: str, why: str) -> Decision
             Candidate(
                 region=name,
                 eligible=False,
-                excluded_by=filters.OUTSIDE_FENCE,
-                rtt_ms=0.0,
-                expected_wait_s=0.0,
-                score_s=0.0,
+                excluded_by=f"{_FENCES}{why.partition(';')[0]}",
+                rtt_ms=rtts_ms.get(name, math.inf),
+                expected_wait_s=math.inf,
+                score_s=math.inf,
                 share=0.0,
             )
             for name in fleet.regions

@@ -30,6 +30,7 @@ BY_LOAD = frozenset({FULL, BACKLOG, WAIT})
 # What may be wrong or pass soon, so that panic may overlook it. Everything else is a border, an
 # operator's word, or known to fail: fence, pin, weight, drain, down, full.
 DOUBTS = frozenset({NO_WORKER, NO_HANDLER, UNKNOWN, WAIT})
+NOBODY_RUNS_IT = frozenset({NO_WORKER, NO_HANDLER})
 
 UNKNOWN_AFTER_MS = 30 * SECOND_MS  # routing.md 2.1
 _STATES = {"CORDONED": CORDONED, "DRAINING": DRAINING}

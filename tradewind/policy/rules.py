@@ -1,7 +1,7 @@
 """Which rule a task falls under, and what that leaves open: fence, wishes, key. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
@@ -11,7 +11,8 @@ from tradewind.fleet import Affinity, AffinityMode, Fleet, Match, Rule
 from tradewind.task import Draft
 
 DEFAULT_RULE = "default"  # what the name says when no rule matches
-OWN_RULE_NAMES = frozenset({DEFAULT_RULE})
+UNSERVED = "unserved"  # what a decision says instead of a rule: no live worker runs the task
+OWN_RULE_NAMES = frozenset({DEFAULT_RULE, UNSERVED})
 _NO_RULE = Rule(DEFAULT_RULE)
 _OWN_KEY = Affinity()  # an affinity_key counts without any rule (routing.md 2.3)
 _LABEL = "label:"
@@ -43,7 +44,7 @@ def resolve(draft: Draft, fleet: Fleet) -> Resolved:
     """
     rule = matching(draft, fleet)
     return Resolved(
-        fence=narrow(rule.residency, draft.residency, fleet),
+        fence=narrow(rule, draft.residency, fleet),
         rule_name=rule.name,
         prefer=rule.prefer,
         affinity=_keyed(rule.affinity or _OWN_KEY, draft),
@@ -56,7 +57,7 @@ def matching(draft: Draft, fleet: Fleet) -> Rule:
     return next((rule for rule in fleet.rules if _matches(rule.match, draft)), _NO_RULE)
 
 
-def narrow(rule: tuple[str, ...], own: tuple[str, ...], fleet: Fleet) -> tuple[str, ...]:
+def narrow(by: Rule, own: tuple[str, ...], fleet: Fleet) -> tuple[str, ...]:
     """Return groups that lie inside both fences, so that a task can narrow a rule, never widen it.
 
     A stored fence is a list of groups, any of which will do, but regions may be in several groups.
@@ -64,10 +65,12 @@ def narrow(rule: tuple[str, ...], own: tuple[str, ...], fleet: Fleet) -> tuple[s
     names, and only if these leave a permitted region out, others. What no group covers is refused
     rather than permitted. Raises NoRegionPermitted if nothing is left.
     """
+    rule = by.residency
     if not rule or not own:
         fence = tuple(sorted({*rule, *own}))
         if fence and not fleet.inside(fence):
-            raise NoRegionPermitted(f"no region is inside the fence [{', '.join(fence)}]")
+            author = f"rule {by.name}" if rule else "the task"
+            raise NoRegionPermitted(f"no region is inside {listed(fence)}, the fence of {author}")
         return fence
     permitted = set(fleet.inside(rule)).intersection(fleet.inside(own))
     covers = {group: set(fleet.inside((group,))) for group in fleet.groups}
@@ -77,10 +80,15 @@ def narrow(rule: tuple[str, ...], own: tuple[str, ...], fleet: Fleet) -> tuple[s
         fence = within
     if not fence:
         raise NoRegionPermitted(
-            f"no residency group lies inside both the rule's fence [{', '.join(rule)}] and the "
-            f"task's own [{', '.join(own)}]; give the task a group that the rule permits"
+            f"{listed(rule)} by rule {by.name} and {listed(own)} by the task leave no residency "
+            "group; give the task a group that the rule permits"
         )
     return tuple(sorted(fence))
+
+
+def listed(groups: Iterable[str]) -> str:
+    """Spell groups as regions.yaml does."""
+    return f"[{', '.join(groups)}]"
 
 
 def _keyed(affinity: Affinity, draft: Draft) -> Keyed | None:

@@ -2,23 +2,24 @@
 
     fleet = load("regions.yaml")
 
-Whatever is wrong with the file is one ConfigError: a sentence with line, column and key. Nothing
-is half applied, and no message or repr holds a secret. A queue takes what it does not say from
-`queues.default`, key by key; so a backoff can never be without a cap.
+What is wrong with the file is a ConfigError: a sentence with line, column and key. Several mistakes
+are one ConfigErrors, which has them all. Nothing is half applied, and no message or repr holds a
+secret. A queue takes what it does not say from `queues.default`, key by key; so a backoff can never
+be without a cap.
 """
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
-from pydantic import ValidationError
-
-from tradewind.fleet import Fleet
+from tradewind.errors import ConfigErrors
+from tradewind.fleet import Fleet, RedisTarget
 from tradewind.regions import build, checks
 from tradewind.regions.checks import warnings
-from tradewind.regions.reader import Document, MisfitError, Tree, read, read_text
-from tradewind.regions.refusals import first_misfit
-from tradewind.regions.schema import File
+from tradewind.regions.reader import Document, MisfitError, TreePath, read, read_text
+from tradewind.regions.repair import validated
+from tradewind.regions.targets import target
 
 __all__ = ["load", "loads", "warnings"]
 
@@ -34,37 +35,32 @@ def load(path: str | Path, env: Mapping[str, str] | None = None) -> Fleet:
 def loads(text: str, name: str = "regions.yaml", env: Mapping[str, str] | None = None) -> Fleet:
     """Read the text of a file called `name`. Raises ConfigError."""
     document = read(text, name)
-    try:
-        return _fleet(document, os.environ if env is None else env)
-    except MisfitError as misfit:
-        raise document.error(misfit) from None
+    mended = validated(document)
+    file, found = mended.file, mended.misfits
+    targets: dict[str, RedisTarget] = {}
+    if file is not None:
+        further = [*checks.misfits(file, mended.doubtful)]
+        for region, section in file.regions.items():
+            try:
+                targets[region] = target(
+                    section.redis, os.environ if env is None else env, Path(name).parent
+                )
+            except MisfitError as misfit:
+                further.append(_in_region(region, misfit, document))
+        further += checks.same_server(targets)
+        found += [misfit for misfit in further if not mended.doubtful(misfit.path)]
+    if file is None or found:
+        _refuse(document, found)
+    return build.fleet(file, targets)
 
 
-def _fleet(document: Document, env: Mapping[str, str]) -> Fleet:
-    try:
-        file = File.model_validate(_inherit(document.tree))
-    except ValidationError as error:
-        raise first_misfit(error, document) from None
-    for misfit in checks.misfits(file):
-        raise misfit
-    fleet = build.fleet(file, env, Path(document.name).parent)
-    for misfit in checks.same_server(fleet.regions.values()):
-        raise misfit
-    return fleet
+def _refuse(document: Document, found: list[MisfitError]) -> NoReturn:
+    errors = sorted(map(document.error, found), key=lambda error: (error.line, error.column))
+    raise errors[0] if len(errors) == 1 else ConfigErrors(errors)
 
 
-def _inherit(tree: dict[str, Tree]) -> dict[str, Tree]:
-    """Give every queue what `default` says and it does not."""
-    queues = tree.get("queues")
-    if not isinstance(queues, dict) or not isinstance(base := queues.get("default"), dict):
-        return tree
-    merged: dict[str, Tree] = {name: _merged(base, queue) for name, queue in queues.items()}
-    return {**tree, "queues": merged}
-
-
-def _merged(base: Tree, over: Tree) -> Tree:
-    if not isinstance(base, dict) or not isinstance(over, dict):
-        return over
-    return base | {
-        key: _merged(base[key], value) if key in base else value for key, value in over.items()
-    }
+def _in_region(region: str, misfit: MisfitError, document: Document) -> MisfitError:
+    """Give what is wrong with an address its key, as the file spells it: `redis` may be the URL."""
+    here: TreePath = ("regions", region, "redis")
+    path = (*here, *misfit.path) if isinstance(document.at(here), dict) else here
+    return MisfitError(path, misfit.problem, at_key=misfit.at_key)

@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from tradewind.fleet import (
@@ -17,13 +16,13 @@ from tradewind.fleet import (
     Match,
     QueueFailover,
     QueuePolicy,
+    RedisTarget,
     Region,
     RegionLimits,
     Retention,
     Rule,
     Steering,
 )
-from tradewind.regions.reader import MisfitError
 from tradewind.regions.schema import (
     FailoverSection,
     File,
@@ -33,14 +32,13 @@ from tradewind.regions.schema import (
     RuleSection,
     SteeringSection,
 )
-from tradewind.regions.targets import target
 
 
-def fleet(file: File, env: Mapping[str, str], base: Path) -> Fleet:
-    """Build the fleet. Raises MisfitError for an address or secret that cannot be used."""
+def fleet(file: File, redis: Mapping[str, RedisTarget]) -> Fleet:
+    """Build the fleet; `redis` has the target of every region."""
     queues = {name: _queue(section) for name, section in file.queues.items()}
     built = Fleet(
-        regions={name: _region(name, part, env, base) for name, part in file.regions.items()},
+        regions={name: _region(name, part, redis[name]) for name, part in file.regions.items()},
         partitions=file.partitions,
         deployment=file.deployment,
         rtt_ms=_rtt(file.rtt),
@@ -64,12 +62,7 @@ def _version(fleet: Fleet) -> str:
     return sha256(canonical.encode()).hexdigest()[:12]
 
 
-def _region(name: str, section: RegionSection, env: Mapping[str, str], base: Path) -> Region:
-    try:
-        redis = target(section.redis, env, base)
-    except MisfitError as misfit:
-        here = ("regions", name, "redis", *misfit.path)
-        raise MisfitError(here, misfit.problem, at_key=misfit.at_key) from None
+def _region(name: str, section: RegionSection, redis: RedisTarget) -> Region:
     limits = section.limits
     return Region(
         name=name,

@@ -1,24 +1,27 @@
 """What no single key can tell: names that must exist, rules that can never hold, doubtful plans."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from tradewind.fleet import Fleet, Region
+from tradewind.fleet import Fleet, RedisTarget
 from tradewind.ids import region_code
 from tradewind.limits import MAX_NAME_BYTES, SUPPORTED_PARTITIONS
 from tradewind.policy.rules import OWN_RULE_NAMES
-from tradewind.regions.reader import MisfitError
-from tradewind.regions.schema import File, QueueSection, RuleSection
+from tradewind.regions.reader import MisfitError, TreePath
+from tradewind.regions.schema import File, MatchSection, QueueSection, RuleSection
 from tradewind.regions.units import bad_label, did_you_mean
 
 _QUEUE_PUNCTUATION = frozenset("._:-/")  # design section 4.1
-# Envoy's overprovisioning factor is 1.4 (routing.md 2.6): above 1/1.4 of what the others can do,
-# they are expected to fall behind.
-_MAX_ABSORBED = 1 / 1.4
+# Envoy's overprovisioning factor is 1.4 (routing.md 2.6): regions that take on more than 1/1.4 of
+# what they already do are expected to fall behind.
+_MAX_LOAD = 1 + 1 / 1.4
 
 
-def misfits(file: File) -> Iterator[MisfitError]:
-    """Yield everything that is wrong, in the order of the file's sections."""
+def misfits(file: File, doubtful: Callable[[TreePath], bool]) -> Iterator[MisfitError]:
+    """Yield everything that is wrong, in the order of the file's sections.
+
+    `doubtful(path)`: something there was refused before and replaced, so nothing follows from it.
+    """
     if file.version != 1:
         yield MisfitError(("version",), "must be 1, the only format there is")
     if bad := bad_label(file.deployment):
@@ -28,7 +31,7 @@ def misfits(file: File) -> Iterator[MisfitError]:
         yield MisfitError(("partitions",), f"must be one of {known}")
     yield from _regions(file)
     yield from _rtt(file)
-    yield from _rules(file)
+    yield from _rules(file, doubtful)
     for name, queue in file.queues.items():
         yield from _queue(name, queue)
     yield from _failover(file)
@@ -57,14 +60,13 @@ def _regions(file: File) -> Iterator[MisfitError]:
         yield MisfitError(("regions",), "all weights are 0: no task could go anywhere")
 
 
-def same_server(regions: Iterable[Region]) -> Iterator[MisfitError]:
+def same_server(targets: Mapping[str, RedisTarget]) -> Iterator[MisfitError]:
     """Yield regions whose addresses share a database: each would refuse the other's identity."""
-    for one, other in combinations(regions, 2):
-        a, b = one.redis, other.redis
+    for (one, a), (other, b) in combinations(targets.items(), 2):
         apart = (a.service, a.database) != (b.service, b.database)
         if not apart and not set(a.nodes).isdisjoint(b.nodes):
-            here = ("regions", other.name, "redis")
-            yield MisfitError(here, f"is the Redis of {one.name}; give each region its own")
+            here = ("regions", other, "redis")
+            yield MisfitError(here, f"is the Redis of {one}; give each region its own")
 
 
 def _rtt(file: File) -> Iterator[MisfitError]:
@@ -77,29 +79,48 @@ def _rtt(file: File) -> Iterator[MisfitError]:
                 yield MisfitError((*here, target), "a region has no way to itself", at_key=True)
 
 
-def _rules(file: File) -> Iterator[MisfitError]:
+def _rules(file: File, doubtful: Callable[[TreePath], bool]) -> Iterator[MisfitError]:
     groups = {group for region in file.regions.values() for group in region.residency}
+    residency_known = not any(
+        doubtful(("regions", name, "residency"))
+        # Perhaps it is there, under a misspelt key.
+        or (not region.residency and doubtful(("regions", name)))
+        for name, region in file.regions.items()
+    )
     seen: set[str] = set()
+    catch_all = ""
     for index, rule in enumerate(file.rules):
         here = ("rules", index)
+        if catch_all:
+            problem = f"is never reached: rule {catch_all} before it matches every task"
+            yield MisfitError(here, problem)
+        elif _matches_all(rule.match) and not doubtful(here):
+            catch_all = rule.name
         if rule.name in OWN_RULE_NAMES:
             yield MisfitError((*here, "name"), "is the name of a built-in rule; choose another")
         if rule.name in seen:
             yield MisfitError((*here, "name"), "another rule has this name; choose another")
         seen.add(rule.name)
         for position, group in enumerate(rule.residency):
-            if group not in groups:
+            if group not in groups and residency_known:
                 problem = f"no region is in group {group}{did_you_mean(group, groups)}"
                 yield MisfitError((*here, "residency", position), problem)
-        yield from _preferred(file, rule, index)
+        yield from _preferred(file, rule, index, residency_known=residency_known)
 
 
-def _preferred(file: File, rule: RuleSection, index: int) -> Iterator[MisfitError]:
+def _matches_all(match: MatchSection) -> bool:
+    wanted = (match.names, match.queues, match.tenants)
+    return not match.labels and all(not globs or "*" in globs for globs in wanted)
+
+
+def _preferred(
+    file: File, rule: RuleSection, index: int, *, residency_known: bool
+) -> Iterator[MisfitError]:
     here = ("rules", index, "prefer")
     yield from _twice(rule.prefer, here)
     for position, name in enumerate(rule.prefer):
         yield from _unknown(name, (*here, position), file.regions)
-        region = file.regions.get(name)
+        region = file.regions.get(name) if residency_known else None
         if region and rule.residency and set(rule.residency).isdisjoint(region.residency):
             problem = f"{name} is outside the rule's own fence [{', '.join(rule.residency)}]"
             yield MisfitError((*here, position), problem)
@@ -143,7 +164,21 @@ def _twice(names: Sequence[str], path: tuple[str | int, ...]) -> Iterator[Misfit
 
 def warnings(fleet: Fleet) -> list[str]:
     """Say what loads but will surprise: one sentence each."""
-    return [*_lonely_fences(fleet), *_idle_rules(fleet), *_narrow_fleets(fleet)]
+    return [
+        *_likely_slips(fleet),
+        *_lonely_fences(fleet),
+        *_idle_rules(fleet),
+        *_narrow_fleets(fleet),
+    ]
+
+
+def _likely_slips(fleet: Fleet) -> Iterator[str]:
+    """Two fingers in the wrong order make another group, and a region that no fence lets in."""
+    for one, other in combinations(sorted(fleet.groups), 2):
+        if sorted(one) == sorted(other):
+            inside = ", ".join(fleet.inside((one,)))
+            others = ", ".join(fleet.inside((other,)))
+            yield f"groups {one} ({inside}) and {other} ({others}) are two: is one a typing error?"
 
 
 def _lonely_fences(fleet: Fleet) -> Iterator[str]:
@@ -172,9 +207,9 @@ def _narrow_fleets(fleet: Fleet) -> Iterator[str]:
         weights = {name: fleet.regions[name].weight for name in names}
         largest = max(weights, key=weights.__getitem__)
         rest = sum(weights.values()) - weights[largest]
-        if rest and weights[largest] / rest > _MAX_ABSORBED:
+        if rest and (load := 1 + weights[largest] / rest) > _MAX_LOAD:
             yield (
-                f"without {largest} the other regions {where} would take on "
-                f"{weights[largest] / rest:.0%} of their own capacity (by weight); "
-                f"above {_MAX_ABSORBED:.0%} they are expected to fall behind"
+                f"if {largest} is lost, the other regions {where} get {load:.1f} times their "
+                f"normal load (by weight); above {_MAX_LOAD:.1f} times they are expected to fall "
+                "behind"
             )

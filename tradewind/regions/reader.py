@@ -51,10 +51,15 @@ class Place:
 
 
 class MisfitError(Exception):
-    """What stands at `path` of the tree cannot be used. `at_key`: the key itself is wrong."""
+    """What stands at `path` of the tree cannot be used. `at_key`: the key itself is wrong.
 
-    def __init__(self, path: TreePath, problem: str, *, at_key: bool = False) -> None:
-        self.path, self.problem, self.at_key = path, problem, at_key
+    `place`: where it is, if what has that path stands elsewhere.
+    """
+
+    def __init__(
+        self, path: TreePath, problem: str, *, at_key: bool = False, place: Place | None = None
+    ) -> None:
+        self.path, self.problem, self.at_key, self.place = path, problem, at_key, place
         super().__init__(problem)
 
 
@@ -66,6 +71,7 @@ class Document:
     tree: dict[str, Tree]
     keys: Mapping[TreePath, Place] = field(repr=False)
     values: Mapping[TreePath, Place] = field(repr=False)
+    misfits: tuple[MisfitError, ...] = ()  # what stands there has been replaced or left out
 
     def place(self, path: TreePath, *, at_key: bool = False) -> Place:
         """Return the place of `path`, or of what is nearest above it."""
@@ -92,7 +98,7 @@ class Document:
 
     def error(self, misfit: MisfitError) -> ConfigError:
         """Give a misfit its file, line and column."""
-        place = self.place(misfit.path, at_key=misfit.at_key)
+        place = misfit.place or self.place(misfit.path, at_key=misfit.at_key)
         return ConfigError(
             self.name,
             _one_line(misfit.problem),
@@ -164,15 +170,19 @@ def read(text: str, name: str) -> Document:
     except MisfitError as misfit:
         spots = Document(name, {}, composer.keys, composer.values)
         raise spots.error(misfit) from None
-    return Document(name, tree, composer.keys, composer.values)
+    return Document(name, tree, composer.keys, composer.values, tuple(composer.misfits))
 
 
 class _Composer:
-    """Builds the tree from parser events, and refuses what the module's docstring lists."""
+    """Builds the tree from parser events, and refuses what the module's docstring lists.
+
+    Goes on behind what it refuses if the rest is still plain: `misfits` are such.
+    """
 
     def __init__(self) -> None:
         self.keys: dict[TreePath, Place] = {}
         self.values: dict[TreePath, Place] = {}
+        self.misfits: list[MisfitError] = []
 
     def document(self, events: Iterator[yaml.Event]) -> dict[str, Tree]:
         next(events)  # StreamStart
@@ -201,7 +211,7 @@ class _Composer:
             case yaml.SequenceStartEvent():
                 return self._sequence(events, path)
             case yaml.ScalarEvent():
-                return _scalar(event, path)
+                return self._scalar(event, path)
             case _:  # a node is one of these: grammar of the parser
                 raise MisfitError(path, "is not YAML that can be used here")
 
@@ -216,14 +226,22 @@ class _Composer:
             key = str(event.value)
             here = (*path, key)
             if key in mapping:
-                first = self.keys[here]
-                self.keys[here] = _place(event)
-                problem = f"duplicate key, first given in line {first.line}"
-                raise MisfitError(here, problem, at_key=True)
+                problem = f"duplicate key, first given in line {self.keys[here].line}"
+                self.misfits.append(MisfitError(here, problem, place=_place(event)))
+                # Its value is read, so that the parser goes on, and forgotten.
+                self._node(next(events), events, (*here, "duplicate"))
+                continue
             self.keys[here] = self.values[here] = _place(event)
             self._refuse_strange(event, here)
             mapping[key] = self._node(next(events), events, here)
         return mapping
+
+    def _scalar(self, event: yaml.ScalarEvent, path: TreePath) -> Scalar:
+        try:
+            return _scalar(event, path)
+        except MisfitError as misfit:
+            self.misfits.append(misfit)
+            return ""
 
     def _sequence(self, events: Iterator[yaml.Event], path: TreePath) -> list[Tree]:
         items: list[Tree] = []

@@ -1,14 +1,15 @@
 """Says in one sentence what pydantic found, and where, with the nearest known key."""
 
+import re
 from collections.abc import Mapping
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from tradewind.regions.reader import Document, MisfitError, TreePath
+from tradewind.regions.reader import Document, MisfitError, Tree, TreePath
 from tradewind.regions.schema import File
-from tradewind.regions.units import did_you_mean, is_number
+from tradewind.regions.units import did_you_mean, is_number, nearest
 
 # By pydantic's error type; {} is filled from the error's context, never with the input.
 _SENTENCES = {
@@ -28,24 +29,31 @@ _SENTENCES = {
     "string_too_short": "must not be empty",
     "value_error": "{error}",
 }
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:*?-]{0,62}")  # a name or a glob
 _PATTERNS = {
     "key": "must be affinity_key, tenant or label:NAME",
     "name": "must be 1 to 63 letters, digits and ._- and start with a letter or digit",
 }
 
 
-def first_misfit(error: ValidationError, document: Document) -> MisfitError:
-    """Pick the finding that helps most: an unknown key, else the first in the file."""
+def misfits(error: ValidationError, document: Document) -> list[MisfitError]:
+    """Return every finding that is not a mere consequence of another one."""
     findings = error.errors(include_url=False, include_input=False)
-
-    def rank(found: Mapping[str, Any]) -> tuple[bool, bool, int, int]:
-        path: TreePath = found["loc"]
+    misspelt = {
+        (*found["loc"][:-1], meant)
+        for found in findings
+        if found["type"] == "extra_forbidden"
+        for meant in nearest(str(found["loc"][-1]), _known_keys(found["loc"][:-1]))
+    }
+    own = [
+        found
+        for found in findings
         # A queue's inherited value has no place of its own; the one in `default` is shown.
-        missing, unknown = found["type"] == "missing", found["type"] == "extra_forbidden"
-        place = document.place(path)
-        return (not unknown, path not in document.values and not missing, place.line, place.column)
-
-    return _misfit(min(findings, key=rank), document)
+        if (found["loc"][0] != "queues" or found["loc"] in document.values)
+        and (found["type"] != "missing" or found["loc"] not in misspelt)
+    ]
+    # Every consequence has a cause; if one was overlooked, all are better than none.
+    return [_misfit(found, document) for found in own or findings]
 
 
 def _misfit(found: Mapping[str, Any], document: Document) -> MisfitError:
@@ -58,10 +66,18 @@ def _misfit(found: Mapping[str, Any], document: Document) -> MisfitError:
         return MisfitError(path, _PATTERNS[str(path[-1])])
     if kind == "int_type" and is_number(document.at(path)):
         return MisfitError(path, "must be a whole number, without quotes")
+    if kind == "list_type" and (item := _single(document.at(path), path)):
+        return MisfitError(path, f"must be a list: write [{item}]")
     sentence = _SENTENCES.get(kind)
     if sentence is None:  # a message of pydantic's own; it is about types and bounds
         return MisfitError(path, str(found["msg"]))
     return MisfitError(path, sentence.format_map(found.get("ctx", {})))
+
+
+def _single(value: Tree | None, path: TreePath) -> str:
+    """What stands alone where a list should be, if it may be shown: an address may not."""
+    shown = isinstance(value, str) and "redis" not in path and _WORD.fullmatch(value)
+    return str(value) if shown else ""
 
 
 def _known_keys(path: TreePath) -> tuple[str, ...]:

@@ -58,8 +58,12 @@ def bad_label(name: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ` (did you mean ...?)` with the nearest known name, or nothing."""
-    near = get_close_matches(name[:100], list(known), n=1)  # names are shorter
-    return f" (did you mean {near[0]}?)" if near else ""
+    return "".join(f" (did you mean {near}?)" for near in nearest(name, known))
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known name that `name` is like, in a list; an empty one if there is none."""
+    return get_close_matches(name[:100], list(known), n=1)  # names are shorter
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,25 @@
 """Taking and settling work (port Claims)."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from tradewind.errors import StoreError
-from tradewind.limits import MAX_CLAIM
+from tradewind.limits import KIB, MAX_CLAIM
 from tradewind.store import replies
 from tradewind.store.keys import PartitionKeys
+from tradewind.store.listening import listen
 from tradewind.store.region_client import CALL_TIMEOUT_S, Call
 from tradewind.store.role import Role, batched
 from tradewind.store.scripts import Arg, Item
 from tradewind.task import (
     Bury,
+    Cancel,
     Claim,
     ClaimBatch,
     Finish,
     Priority,
+    Progress,
     Release,
     Renewed,
     RetryAt,
@@ -24,9 +27,11 @@ from tradewind.task import (
     Settlement,
 )
 
-Settling = TypeVar("Settling", bound=Settlement)
+Settling = TypeVar("Settling", bound=Settlement | Progress)
+Answer = TypeVar("Answer")
 Anything = TypeVar("Anything")
 
+MAX_NOTE_BYTES = 1 * KIB  # of progress; many a record holds one
 PROMOTE_PER_CLAIM = 16  # due tasks that a claim makes ready first; sweeps do the rest
 
 
@@ -41,9 +46,11 @@ class ClaimsRole(Role):
         lease_ms: Mapping[str, int],
         handlers: Sequence[str],
         limit: int,
+        starvation_ms: Mapping[str, int] | None = None,
     ) -> ClaimBatch:
         """Claim up to `limit` tasks of one partition; see ports.Claims."""
         keys = self._client.keys[partition]
+        patience_ms = starvation_ms or {}
         call = self._client.call(
             "claim",
             partition,
@@ -52,6 +59,7 @@ class ClaimsRole(Role):
                 "leases": keys.leases,
                 "due": keys.due,
                 "parked": keys.parked,
+                "expiry": keys.expiry,
             },
             {
                 "prefix": keys.prefix,
@@ -60,7 +68,10 @@ class ClaimsRole(Role):
                 "handlers": json.dumps(list(handlers)),
                 "promote": PROMOTE_PER_CLAIM,
             },
-            [(queue_keys(keys, queue), (queue, lease)) for queue, lease in lease_ms.items()],
+            [
+                (queue_keys(keys, queue), (queue, lease, patience_ms.get(queue, "")))
+                for queue, lease in lease_ms.items()
+            ],
         )
         _, now_ms, depth, next_due_ms, parked, *claims = cast(
             "list[Any]", await self._client.run(call)
@@ -87,13 +98,10 @@ class ClaimsRole(Role):
                 (claim.task_id, claim.token, claim.epoch, lease_ms[claim.queue]),
             )
 
-        answers = await self._each("renew", claims, claims, item)
-        return [
-            answer
-            if isinstance(answer, StoreError)
-            else Renewed(claim.task_id, claim.token, lost=answer.lost)
-            for claim, answer in zip(claims, answers, strict=True)
-        ]
+        def decode(index: int, part: Any) -> Renewed:
+            return replies.renewed(part, claims[index].token)
+
+        return await self._each("renew", claims, claims, item, decode)
 
     async def finish(self, items: Sequence[Finish]) -> list[Settled | StoreError]:
         """Record success; see ports.Claims."""
@@ -139,7 +147,25 @@ class ClaimsRole(Role):
                 (claim.task_id, claim.token, claim.epoch, claim.queue, int(claim.priority)),
             )
 
-        return await self._each("release", [i.claim for i in items], items, item)
+        return await self._each(
+            "release", [i.claim for i in items], items, item, _settled_by("release")
+        )
+
+    async def confirm_cancel(self, items: Sequence[Cancel]) -> list[Settled | StoreError]:
+        """State CANCELLED; see ports.Claims."""
+        return await self._settle("confirm_cancel", items, lambda c: (c.retention_ms,))
+
+    async def progress(self, items: Sequence[Progress]) -> list[Settled | StoreError]:
+        """How far attempts have come; see ports.Claims."""
+        return await self._settle(
+            "progress",
+            items,
+            lambda p: (f"{min(1.0, max(0.0, p.fraction)):.4f}", cut(p.note, MAX_NOTE_BYTES)),
+        )
+
+    def cancels(self) -> AsyncIterator[str]:
+        """Ids of running tasks to be cancelled; see ports.Claims."""
+        return listen(self._client, [keys.cancels for keys in self._client.keys])
 
     async def _settle(
         self, script: str, items: Sequence[Settling], rest: Callable[[Settling], tuple[Arg, ...]]
@@ -151,7 +177,7 @@ class ClaimsRole(Role):
                 (claim.task_id, claim.token, claim.epoch, *rest(settlement)),
             )
 
-        return await self._each(script, [i.claim for i in items], items, item)
+        return await self._each(script, [i.claim for i in items], items, item, _settled_by(script))
 
     async def _each(
         self,
@@ -159,11 +185,17 @@ class ClaimsRole(Role):
         claims: Sequence[Claim],
         items: Sequence[Anything],
         item: Callable[[PartitionKeys, Anything], Item],
-    ) -> list[Settled | StoreError]:
+        decode: Callable[[int, Any], Answer],
+    ) -> list[Answer | StoreError]:
         def build(partition: int, indices: list[int]) -> Call:
             keys = self._client.keys[partition]
             shared = {"counts": keys.counts, "leases": keys.leases, "due": keys.due}
-            shared |= {"dead": keys.dead, "dead_until": keys.dead_until, "outbox": keys.outbox}
+            shared |= {
+                "expiry": keys.expiry,
+                "dead": keys.dead,
+                "dead_until": keys.dead_until,
+                "outbox": keys.outbox,
+            }
             return self._client.call(
                 script,
                 partition,
@@ -172,9 +204,6 @@ class ClaimsRole(Role):
                 [item(keys, items[index]) for index in indices],
             )
 
-        def decode(_index: int, part: Any) -> Settled:
-            return replies.settled(part, script)
-
         return await batched(
             self._client,
             [claim.partition for claim in claims],
@@ -182,6 +211,16 @@ class ClaimsRole(Role):
             decode,
             timeout_s=CALL_TIMEOUT_S,
         )
+
+
+def _settled_by(script: str) -> Callable[[int, Any], Settled]:
+    return lambda _index, part: replies.settled(part, script)
+
+
+def cut(text: str, most: int) -> bytes:
+    """UTF-8 of at most `most` bytes, no character halved."""
+    data = text.encode(errors="replace")
+    return data if len(data) <= most else data[:most].decode(errors="ignore").encode()
 
 
 def queue_keys(keys: PartitionKeys, queue: str) -> tuple[str, ...]:

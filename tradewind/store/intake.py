@@ -80,6 +80,8 @@ class IntakeRole(Role):
                         task.delay_ms,
                         unless_default(task.max_crashes),
                         task.done_key.hex(),
+                        task.expires_ms or "",
+                        self._kept_ms(task.queue, task.done_key),
                         *_entry_args(task.mark),
                     ),
                 )
@@ -88,7 +90,7 @@ class IntakeRole(Role):
         return self._client.call(
             "enqueue",
             partition,
-            {"counts": keys.counts, "due": keys.due},
+            {"counts": keys.counts, "due": keys.due, "expiry": keys.expiry},
             {
                 "not_after_ms": server_now_ms + wait_ms,
                 "region": self.region,
@@ -141,6 +143,11 @@ class IntakeRole(Role):
         """Take an unconfirmed reservation back; see ports.Ledger."""
         args: dict[str, Arg] = {"task_id": task_id, "epoch": epoch}
         return (await self._entry_call("unreserve", mark, task_id, args))[0] == "ok"
+
+    async def forget(self, mark: LedgerMark, task_id: str) -> bool:
+        """The key is free again; see ports.Ledger."""
+        args: dict[str, Arg] = {"task_id": task_id}
+        return (await self._entry_call("forget", mark, task_id, args))[0] == "ok"
 
     async def _entry_call(
         self, script: str, mark: LedgerMark, task_id: str, args: Mapping[str, Arg]

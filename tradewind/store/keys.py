@@ -17,11 +17,13 @@ class PartitionKeys:
     """Keys of one partition. `prefix` is what scripts build learnt keys from."""
 
     __slots__ = (
+        "cancels",
         "counts",
         "courier",
         "dead",
         "dead_until",
         "due",
+        "expiry",
         "identity",
         "imports",
         "leases",
@@ -43,6 +45,7 @@ class PartitionKeys:
         self.counts = prefix + "counts"  # HASH KIND:queue, P -> tasks; fields go at 0, but P
         self.leases = prefix + "leases"  # ZSET task_id -> lease_until_ms
         self.due = prefix + "due"  # ZSET task_id -> due_ms (SCHEDULED, FAILED)
+        self.expiry = prefix + "expiry"  # ZSET task_id -> expires_ms, of what waits
         self.dead = prefix + "dead"  # ZSET task_id -> died_ms
         self.dead_until = prefix + "dead_until"  # ZSET task_id -> purged_ms
         self.outbox = prefix + "outbox"  # ZSET task_id -> when a courier should look at it, ms
@@ -54,6 +57,7 @@ class PartitionKeys:
         self.courier = prefix + "courier"  # STRING worker_id; TTL COURIER_LEASE_MS
         self.probe = prefix + "probe"  # STRING; gone at once, TTL 10 s
         self.watch = prefix + "watch"  # shard channel: ids of watched tasks that changed
+        self.cancels = prefix + "cancels"  # shard channel: ids of running tasks to be cancelled
         self.workers = prefix + "workers"  # HASH worker_id -> report; TTL; control partition only
 
     def task(self, task_id: str) -> str:

@@ -161,6 +161,8 @@ class InboxRole(MoveRole):
                 "max_crashes": unless_default(task.max_crashes),
                 "done_key": task.done_key,
                 "created_ms": task.record.created_ms,
+                "expires_ms": task.record.expires_ms or "",
+                "keep_ms": self._kept_ms(task.queue, task.done_key),
             },
         )
         reply = await self._client.run(call, timeout_s=timeout_s)
@@ -211,6 +213,7 @@ def _move_keys(keys: PartitionKeys, task_id: str) -> dict[str, str]:
         "memory": keys.memory(task_id),
         "imports": keys.imports,
         "counts": keys.counts,
+        "expiry": keys.expiry,
         "dead": keys.dead,
         "dead_until": keys.dead_until,
         "outbox": keys.outbox,

@@ -1,23 +1,18 @@
 """Reading tasks (port Reads)."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, cast
 
-from redis import exceptions as redis_errors
-from redis.asyncio.connection import AbstractConnection
-
-from tradewind.errors import StoreError, StoreMoving, StoreUnavailable
+from tradewind.errors import StoreError
 from tradewind.store import replies
-from tradewind.store.link import read_reply
+from tradewind.store.listening import listen
 from tradewind.store.region_client import CALL_TIMEOUT_S
 from tradewind.store.role import Role, partition_in
-from tradewind.task import Pointer, QueueCounts, Record
+from tradewind.task import Pointer, Priority, QueueCounts, Record
 
-_RECONNECT_S = 1.0
-_SILENCE_S = 10.0  # then a subscription is asked for a sign of life
 _PAGE_OVERLAP = 64  # dead tasks of one millisecond that a page looks past at a time
+OLDEST_LISTS = 256  # ready lists, and parked ones, that a partition looks at for the longest wait
 
 
 class ReadsRole(Role):
@@ -39,68 +34,29 @@ class ReadsRole(Role):
             return None
         return replies.record(self.region, task_id, reply[1])
 
-    async def changes(self) -> AsyncIterator[str]:
-        """Ids of watched tasks that changed; see ports.Reads.
+    def changes(self) -> AsyncIterator[str]:
+        """Ids of watched tasks that changed; see ports.Reads."""
+        return listen(self._client, [keys.watch for keys in self._client.keys])
 
-        Subscribes to every partition's channel, one connection per node, again after a loss.
-        """
-        news: asyncio.Queue[str] = asyncio.Queue()
-        listening = asyncio.create_task(self._listen_always(news))
-        try:
-            while True:
-                yield await news.get()
-        finally:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
-
-    async def _listen_always(self, news: "asyncio.Queue[str]") -> None:
-        while True:
-            try:
-                await self._client.nodes.owner(0)
-                async with asyncio.TaskGroup() as group:
-                    for partitions in self._client.nodes.owned_together().values():
-                        group.create_task(self._listen(partitions, news))
-            except* (OSError, StoreError, redis_errors.RedisError):
-                news.put_nowait("")
-            await asyncio.sleep(_RECONNECT_S)
-            # Perhaps a slot has moved; without an answer the old map is as good as any.
-            with contextlib.suppress(StoreError):
-                await self._client.nodes.learn()
-
-    async def _listen(self, partitions: list[int], news: "asyncio.Queue[str]") -> None:
-        """Listen on one node until the connection is lost or a channel has moved: then raise."""
-        connection = self._client.nodes.connection(partitions[0])
-        try:
-            await connection.connect()
-            for partition in partitions:  # a Cluster takes channels of one slot at a time
-                await connection.send_command("SSUBSCRIBE", self._client.keys[partition].watch)
-            subscribed = 0
-            while True:
-                heard = await self._hear(connection)
-                if heard[0] == b"smessage":
-                    news.put_nowait(heard[2].decode())
-                elif heard[0] == b"ssubscribe":
-                    subscribed += 1
-                    if subscribed == len(partitions):
-                        news.put_nowait("")  # what changed before this moment was not heard
-                elif heard[0] == b"sunsubscribe":
-                    raise StoreMoving(self.region, partitions[0])
-        finally:
-            await connection.disconnect(nowait=True)
-
-    async def _hear(self, connection: AbstractConnection) -> list[bytes]:
-        """The next message; asks after a silent connection whether it still lives."""
-        hearing = asyncio.ensure_future(read_reply(connection))
-        try:
-            done, _ = await asyncio.wait([hearing], timeout=_SILENCE_S)
-            if not done:
-                await connection.send_command("PING")
-                done, _ = await asyncio.wait([hearing], timeout=_SILENCE_S)
-            if not done:
-                raise StoreUnavailable(self.region, "no answer in time", sent=True)
-            return hearing.result()
-        finally:
-            hearing.cancel()
+    async def oldest(self) -> Mapping[tuple[str, Priority], int]:
+        """The longest wait of ready tasks, ms; see ports.Reads."""
+        calls = [
+            self._client.call(
+                "oldest",
+                partition,
+                {"counts": keys.counts, "parked": keys.parked},
+                {"prefix": keys.prefix, "limit": OLDEST_LISTS},
+            )
+            for partition, keys in enumerate(self._client.keys)
+        ]
+        ages_ms: dict[tuple[str, Priority], int] = {}
+        for answer in await self._client.run_each(calls):
+            if isinstance(answer, StoreError):
+                raise answer
+            for queue, priority, age_ms in cast("list[Any]", answer[1:]):
+                place = (queue.decode(), Priority(int(priority)))
+                ages_ms[place] = max(age_ms, ages_ms.get(place, 0))
+        return ages_ms
 
     async def dead_page(
         self, partition: int, *, after: str, limit: int

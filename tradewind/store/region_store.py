@@ -2,6 +2,7 @@
 
 from tradewind.fleet import Fleet, Region
 from tradewind.store.claims import ClaimsRole
+from tradewind.store.endings import EndingsRole
 from tradewind.store.intake import IntakeRole
 from tradewind.store.moves import InboxRole, OutboxRole
 from tradewind.store.reads import ReadsRole
@@ -9,7 +10,16 @@ from tradewind.store.region_client import RegionClient
 from tradewind.store.upkeep import UpkeepRole, VitalsRole
 
 
-class RegionStore(IntakeRole, ReadsRole, VitalsRole, ClaimsRole, UpkeepRole, OutboxRole, InboxRole):
+class RegionStore(
+    IntakeRole,
+    EndingsRole,
+    ReadsRole,
+    VitalsRole,
+    ClaimsRole,
+    UpkeepRole,
+    OutboxRole,
+    InboxRole,
+):
     """Implements every interface of ports.py. Belongs to one event loop.
 
     The sides share nothing but the client; they are one object so that a process hands the same

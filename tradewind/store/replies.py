@@ -19,6 +19,9 @@ from tradewind.errors import (
 from tradewind.state import Mark, State
 from tradewind.store.link import Reply
 from tradewind.task import (
+    Cancelled,
+    CancelOutcome,
+    CancelRequested,
     Claim,
     EnqueueOutcome,
     Exported,
@@ -27,10 +30,12 @@ from tradewind.task import (
     Pointer,
     Priority,
     Record,
+    Renewed,
     Settled,
     Stored,
     Tombstoned,
     TooLate,
+    TooLateToCancel,
 )
 
 DEFAULT_MAX_CRASHES = 3  # not stored where it is the default; scripts assume it, too
@@ -157,10 +162,34 @@ def remembered_import(memory: bytes) -> int | None:
 
 
 def settled(item: Reply, script: str) -> Settled:
-    """One item of finish, retry, bury, release or renew."""
+    """One item of finish, retry, bury, release, confirm_cancel or progress."""
     parts = tagged(item, script, "ok", "lost", "missing")
-    state = parts[2].decode() if parts[0] == "lost" else ""
+    state = parts[2].decode() if len(parts) > 2 else ""
     return Settled(parts[1].decode(), lost=parts[0] != "ok", state=state)
+
+
+def renewed(item: Reply, token: int) -> Renewed:
+    """One item of renew."""
+    parts = tagged(item, "renew", "ok", "lost", "missing")
+    held = parts[0] == "ok"
+    asked = held and parts[2] == 1
+    return Renewed(parts[1].decode(), token, lost=not held, cancel_requested=asked)
+
+
+def cancelled(task_id: str, parts: Sequence[Any]) -> CancelOutcome | None:
+    """What cancel answered."""
+    match parts[0]:
+        case "cancelled":
+            return Cancelled(task_id)
+        case "requested":
+            return CancelRequested(task_id)
+        case "late":
+            return TooLateToCancel(task_id, State(parts[1].decode()))
+        case "pointer":
+            mark, epoch, target = (part.decode() for part in parts[1:])
+            return Pointer(task_id, Mark(mark), int(epoch), target)
+        case _:
+            return None
 
 
 def claim(region: str, partition: int, parts: Sequence[Any], now_ms: int) -> Claim:
@@ -228,6 +257,10 @@ def record(region: str, task_id: str, flat: Reply) -> Record | Pointer | None:
         settled=state in {State.COMPLETED, State.CANCELLED, State.EXPIRED} or "se" in f,
         target=_text(f, "mt"),
         revision=_int(f, "rv"),
+        expires_ms=_int(f, "ex"),
+        cancel_requested="cq" in f,
+        progress=float(f.get("pf", b"0")),
+        progress_note=_text(f, "pn"),
     )
 
 

@@ -29,6 +29,15 @@ class Role:
         """How many partitions the region has."""
         return self._client.fleet.partitions
 
+    def _kept_ms(self, queue: str, done_key: bytes) -> int:
+        """For how long a record stays once its task has expired, which nobody reports.
+
+        As long as a completed one; of a deduplicated submit at least as long as its window.
+        """
+        policy = self._client.fleet.queue(queue)
+        window_ms = policy.dedup.window_ms if done_key else 0
+        return max(policy.retention.completed_ms, window_ms)
+
 
 def partition_in(task_id: str) -> int:
     """The partition a task id carries. Raises MalformedTaskId."""

@@ -26,6 +26,7 @@ from tradewind.task import Heartbeat, LiveWorker, Reaped, Swept
 
 CONTROL = 0  # the partition that keeps what belongs to the region and not to a task
 PURGE_PER_SWEEP = 64
+EXPIRE_PER_SWEEP = 64
 PROBE_TIMEOUT_S = 3.0
 
 
@@ -71,6 +72,7 @@ class UpkeepRole(Role):
                 "imports": keys.imports,
                 "courier": keys.courier,
                 "parked": keys.parked,
+                "expiry": keys.expiry,
             },
             {
                 "prefix": keys.prefix,
@@ -78,10 +80,11 @@ class UpkeepRole(Role):
                 "courier_lease_ms": COURIER_LEASE_MS if courier else "",
                 "promote": MAX_PROMOTE,
                 "purge": PURGE_PER_SWEEP,
+                "expire": EXPIRE_PER_SWEEP,
             },
             [(queue_keys(keys, queue), (queue,)) for queue in queues],
         )
-        _, now_ms, *numbers, is_courier = cast("list[Any]", await self._client.run(call))
+        _, now_ms, *numbers, is_courier, ended = cast("list[Any]", await self._client.run(call))
         depth, promoted, expired, next_due_ms, outbox, moving, unsettled = numbers
         return Swept(
             depth=depth,
@@ -93,6 +96,7 @@ class UpkeepRole(Role):
             unsettled_imports=unsettled,
             courier=is_courier == 1,
             now_ms=int(now_ms),
+            expired=ended,
         )
 
     async def reap(self, partition: int, *, limit: int) -> list[Reaped]:
@@ -107,6 +111,7 @@ class UpkeepRole(Role):
                 "dead": keys.dead,
                 "dead_until": keys.dead_until,
                 "outbox": keys.outbox,
+                "expiry": keys.expiry,
             },
             {"prefix": keys.prefix, "limit": limit, "deaths": self._deaths()},
         )

@@ -168,8 +168,9 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListDeadTasks(self, request, context):
-        """Lists dead-lettered tasks, newest first within a region, without payloads. INVALID_ARGUMENT:
-        the filter names an unknown region or error kind, or the page token is malformed.
+        """Lists dead-lettered tasks without payloads: region after region and partition after partition,
+        oldest death first within a partition. INVALID_ARGUMENT: the filter names an unknown region or
+        error kind, or the page token is malformed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

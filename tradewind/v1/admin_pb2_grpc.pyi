@@ -68,8 +68,9 @@ class AdminServiceStub:
     ListWorkers: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListWorkersRequest, _admin_pb2.ListWorkersResponse]
     """Lists the live workers. INVALID_ARGUMENT: unknown region."""
     ListDeadTasks: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListDeadTasksRequest, _admin_pb2.ListDeadTasksResponse]
-    """Lists dead-lettered tasks, newest first within a region, without payloads. INVALID_ARGUMENT:
-    the filter names an unknown region or error kind, or the page token is malformed.
+    """Lists dead-lettered tasks without payloads: region after region and partition after partition,
+    oldest death first within a partition. INVALID_ARGUMENT: the filter names an unknown region or
+    error kind, or the page token is malformed.
     """
     RedriveDeadTasks: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RedriveDeadTasksRequest, _admin_pb2.RedriveDeadTasksResponse]
     """Makes dead-lettered tasks ready again, with fresh attempts. Tasks that are MOVING are skipped.
@@ -124,8 +125,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ListWorkers: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListWorkersRequest, _admin_pb2.ListWorkersResponse]  # type: ignore[assignment]
     """Lists the live workers. INVALID_ARGUMENT: unknown region."""
     ListDeadTasks: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListDeadTasksRequest, _admin_pb2.ListDeadTasksResponse]  # type: ignore[assignment]
-    """Lists dead-lettered tasks, newest first within a region, without payloads. INVALID_ARGUMENT:
-    the filter names an unknown region or error kind, or the page token is malformed.
+    """Lists dead-lettered tasks without payloads: region after region and partition after partition,
+    oldest death first within a partition. INVALID_ARGUMENT: the filter names an unknown region or
+    error kind, or the page token is malformed.
     """
     RedriveDeadTasks: _aio.UnaryUnaryMultiCallable[_admin_pb2.RedriveDeadTasksRequest, _admin_pb2.RedriveDeadTasksResponse]  # type: ignore[assignment]
     """Makes dead-lettered tasks ready again, with fresh attempts. Tasks that are MOVING are skipped.
@@ -225,8 +227,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ListDeadTasksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ListDeadTasksResponse, _abc.Awaitable[_admin_pb2.ListDeadTasksResponse]]:
-        """Lists dead-lettered tasks, newest first within a region, without payloads. INVALID_ARGUMENT:
-        the filter names an unknown region or error kind, or the page token is malformed.
+        """Lists dead-lettered tasks without payloads: region after region and partition after partition,
+        oldest death first within a partition. INVALID_ARGUMENT: the filter names an unknown region or
+        error kind, or the page token is malformed.
         """
 
     @_abc_1.abstractmethod

@@ -31,7 +31,8 @@ class RouterServiceStub:
     Errors carry google.rpc details: BadRequest (which field), RetryInfo (when to try again) and
     ErrorInfo (domain `tradewind`, a stable reason). Every method may answer UNAUTHENTICATED,
     PERMISSION_DENIED and DEADLINE_EXCEEDED. A message may have up to 8 MiB. The W3C `traceparent`
-    travels as metadata.
+    travels as metadata. Answers of the health service's Check have the initial metadata
+    `tradewind-region`: the region that the router stands in.
     """
 
     def __init__(self, channel):
@@ -83,7 +84,8 @@ class RouterServiceServicer:
     Errors carry google.rpc details: BadRequest (which field), RetryInfo (when to try again) and
     ErrorInfo (domain `tradewind`, a stable reason). Every method may answer UNAUTHENTICATED,
     PERMISSION_DENIED and DEADLINE_EXCEEDED. A message may have up to 8 MiB. The W3C `traceparent`
-    travels as metadata.
+    travels as metadata. Answers of the health service's Check have the initial metadata
+    `tradewind-region`: the region that the router stands in.
     """
 
     def SubmitTask(self, request, context):
@@ -210,7 +212,8 @@ class RouterService:
     Errors carry google.rpc details: BadRequest (which field), RetryInfo (when to try again) and
     ErrorInfo (domain `tradewind`, a stable reason). Every method may answer UNAUTHENTICATED,
     PERMISSION_DENIED and DEADLINE_EXCEEDED. A message may have up to 8 MiB. The W3C `traceparent`
-    travels as metadata.
+    travels as metadata. Answers of the health service's Check have the initial metadata
+    `tradewind-region`: the region that the router stands in.
     """
 
     @staticmethod

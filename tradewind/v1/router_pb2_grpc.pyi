@@ -32,7 +32,8 @@ class RouterServiceStub:
     Errors carry google.rpc details: BadRequest (which field), RetryInfo (when to try again) and
     ErrorInfo (domain `tradewind`, a stable reason). Every method may answer UNAUTHENTICATED,
     PERMISSION_DENIED and DEADLINE_EXCEEDED. A message may have up to 8 MiB. The W3C `traceparent`
-    travels as metadata.
+    travels as metadata. Answers of the health service's Check have the initial metadata
+    `tradewind-region`: the region that the router stands in.
     """
 
     @_typing.overload
@@ -91,7 +92,8 @@ class RouterServiceAsyncStub(RouterServiceStub):
     Errors carry google.rpc details: BadRequest (which field), RetryInfo (when to try again) and
     ErrorInfo (domain `tradewind`, a stable reason). Every method may answer UNAUTHENTICATED,
     PERMISSION_DENIED and DEADLINE_EXCEEDED. A message may have up to 8 MiB. The W3C `traceparent`
-    travels as metadata.
+    travels as metadata. Answers of the health service's Check have the initial metadata
+    `tradewind-region`: the region that the router stands in.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -146,7 +148,8 @@ class RouterServiceServicer(metaclass=_abc_1.ABCMeta):
     Errors carry google.rpc details: BadRequest (which field), RetryInfo (when to try again) and
     ErrorInfo (domain `tradewind`, a stable reason). Every method may answer UNAUTHENTICATED,
     PERMISSION_DENIED and DEADLINE_EXCEEDED. A message may have up to 8 MiB. The W3C `traceparent`
-    travels as metadata.
+    travels as metadata. Answers of the health service's Check have the initial metadata
+    `tradewind-region`: the region that the router stands in.
     """
 
     @_abc_1.abstractmethod

@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -247,7 +248,10 @@ SMALL = fleet(region("eu", "eu", limits=LIMITS), region("us", "us", limits=LIMIT
 REJECTING = replace(SMALL, panic_mode="reject")
 PANICS: dict[str, tuple[list[RegionView], str]] = {
     "over the wait limit": ([busy("eu", 3.0), view("us", 90.0, health="DOWN")], "eu"),
-    "no worker anywhere": ([unserved("eu"), unserved("us", 90.0)], "eu"),
+    "no worker in one, doubts about the other": (
+        [unserved("eu", 90.0), view("us", 1.0, age_s=60.0)],
+        "us",
+    ),
     "nothing known of any": ([], "eu"),
     "an old report": ([view("eu", 1.0, age_s=60.0), view("us", 90.0, state="DRAINING")], "eu"),
 }
@@ -261,6 +265,30 @@ def test_panic_sends_to_doubtful_regions_unless_told_to_reject(
     assert (decision.region, decision.reason) == (expected, "panic")
     assert sum(c.share for c in decision.candidates if c.eligible) == pytest.approx(1.0)
     assert decide(Draft("a"), views, REJECTING, draw=0.0).region == ""
+
+
+NO_HANDLER = view("us", 90.0, served={"default": frozenset({"b"})})
+UNSERVED = {
+    "no worker anywhere": [unserved("eu"), unserved("us", 90.0)],
+    "no worker in one, not the handler in the other": [unserved("eu"), NO_HANDLER],
+    "the others are down": [unserved("eu"), view("us", 90.0, health="DOWN")],
+}
+
+
+@pytest.mark.parametrize("views", UNSERVED.values(), ids=UNSERVED)
+def test_a_task_that_nobody_runs_is_kept_and_says_so(views: list[RegionView]) -> None:
+    decision = decide(Draft("a"), views, SMALL, draw=0.0)
+    assert (decision.region, decision.reason) == ("eu", "unserved")
+    assert decide(Draft("a"), views, REJECTING, draw=0.0).region == ""
+
+
+def test_what_panic_overlooks_is_still_told() -> None:
+    views = [unserved("eu"), view("us", 90.0, state="DRAINING")]
+    told = [
+        (c.region, c.eligible, c.excluded_by)
+        for c in decide(Draft("a"), views, SMALL, draw=0.0).candidates
+    ]
+    assert told == [("eu", True, filters.NO_WORKER), ("us", False, filters.DRAINING)]
 
 
 def test_panic_keeps_a_pinned_task_where_it_is_pinned() -> None:
@@ -335,14 +363,24 @@ def test_a_task_is_refused(
     assert not any(candidate.eligible for candidate in decision.candidates)
     found = refusal(decision, world)
     assert type(found) is error
-    assert all(f"{c.region}: {c.excluded_by}" in str(found) for c in decision.candidates)
+    for candidate in decision.candidates:
+        reason, _, fences = candidate.excluded_by.partition(": ")
+        assert (fences or f"{candidate.region}: {reason}") in str(found)
 
 
 def test_a_task_with_two_impossible_fences_is_explained_under_its_rules_name() -> None:
     world = fleet(rules=(Rule("us-only", residency=("us",)),))
     decision = decide(FENCED, [EU, US, AP], world, draw=0.5)
     assert (decision.region, decision.rule) == ("", "us-only")
-    assert "no residency group lies inside both" in decision.reason
+    fences = "[us] by rule us-only and [eu] by the task leave no residency group"
+    assert decision.reason.startswith(fences)
+    assert {c.excluded_by for c in decision.candidates} == {f"outside the fence: {fences}"}
+    assert [c.rtt_ms for c in decision.candidates] == [EU.rtt_ms, US.rtt_ms, AP.rtt_ms]
+
+
+def test_a_region_that_was_never_seen_has_no_round_trip_to_show() -> None:
+    decision = decide(replace(FENCED, residency=("mars",)), [], SMALL, draw=0.5)
+    assert {c.rtt_ms for c in decision.candidates} == {math.inf}
 
 
 def test_rules_resolved_before_are_not_resolved_again() -> None:

@@ -100,24 +100,35 @@ FENCES = {
 def test_a_fence_narrows(
     rule: tuple[str, ...], own: tuple[str, ...], fence: tuple[str, ...]
 ) -> None:
-    assert narrow(rule, own, OVERLAPPING) == fence
+    assert narrow(Rule("r", residency=rule), own, OVERLAPPING) == fence
 
 
 def test_other_groups_help_out_where_the_named_ones_leave_a_permitted_region_out() -> None:
     world = fleet(region("a", "x", "y", "a-only"), region("b", "x"), region("c", "y"))
-    assert narrow(("x",), ("y",), world) == ("a-only",)
+    assert narrow(Rule("r", residency=("x",)), ("y",), world) == ("a-only",)
 
 
 NOWHERE = {
-    "fences that exclude each other": (("eu",), ("us",)),
-    "an intersection that no group covers": (("eu",), ("dach",)),
-    "a group that nobody has is not no fence": ((), ("mars",)),
-    "a group of the rule that nobody has any more": (("mars",), ()),
-    "a group that nobody has beside a rule": (("eu",), ("mars",)),
+    "fences that exclude each other": (("eu",), ("us",), "[eu] by rule r and [us] by the task"),
+    "an intersection that no group covers": (("eu",), ("dach",), "[eu] by rule r and [dach] by"),
+    "a group that nobody has is not no fence": (
+        (),
+        ("mars",),
+        "no region is inside [mars], the fence of the task",
+    ),
+    "a group of the rule that nobody has any more": (
+        ("mars",),
+        (),
+        "no region is inside [mars], the fence of rule r",
+    ),
+    "a group that nobody has beside a rule": (("eu",), ("mars",), "[eu] by rule r and [mars] by"),
 }
 
 
-@pytest.mark.parametrize(("rule", "own"), NOWHERE.values(), ids=NOWHERE)
-def test_no_region_is_permitted_by(rule: tuple[str, ...], own: tuple[str, ...]) -> None:
-    with pytest.raises(NoRegionPermitted):
-        narrow(rule, own, OVERLAPPING)
+@pytest.mark.parametrize(("rule", "own", "message"), NOWHERE.values(), ids=NOWHERE)
+def test_no_region_is_permitted_by(
+    rule: tuple[str, ...], own: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(NoRegionPermitted) as refused:
+        narrow(Rule("r", residency=rule), own, OVERLAPPING)
+    assert message in str(refused.value)

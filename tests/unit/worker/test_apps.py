@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from tradewind.errors import SetupError
+from worker.__main__ import main
 from worker.apps import load_app
 
 APP = """
@@ -65,6 +66,21 @@ BROKEN: dict[str, tuple[str, str, str]] = {
     "no tasks": ("jobs:other", APP, "the app has no tasks; register some with @other.task"),
     "an error inside": ("jobs:app", "\n1 / 0\n", r"failed at .*jobs.py:2 with ZeroDivisionError"),
     "a syntax error": ("jobs:app", "\n\nx = (\n", r"failed at .*jobs.py:3 with SyntaxError"),
+    "an error inside a library, at the line that called it": (
+        "jobs:app",
+        "import json\n\njson.loads('{')\n",
+        r"failed at .*jobs.py:3 with JSONDecodeError",
+    ),
+    "a task without a name": (
+        "jobs:app",
+        "from tradewind import App\napp = App()\n@app.task\ndef t(): ...\n",
+        r"""failed at .*jobs.py:3 with TypeError: .* write @app.task\("name"\)""",
+    ),
+    "a name twice": (
+        "jobs:app",
+        "from tradewind import App\napp = App()\n@app.task('t')\ndef t(): ...\n\napp.task('t')(t)",
+        r"failed at .*jobs.py:6 with ValueError: task 't' has two handlers, the first at .*py:3",
+    ),
     "a missing dependency": ("jobs:app", "import nope_nope", r"jobs.py:1 with ModuleNotFound"),
     "an exit": ("jobs:app", "raise SystemExit(3)", r"jobs.py:1 with SystemExit: 3"),
     "a bad signature": (
@@ -84,3 +100,24 @@ def test_what_cannot_be_loaded_is_one_sentence(
         load_app(target)
     assert str(refused.value).startswith(f"--app {target}: ")
     assert "\n" not in str(refused.value)
+
+
+def test_an_app_can_be_checked_without_running_it(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(place, "jobs.py", APP + "print('hello')\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["--check-app", "jobs:app"])
+    assert (ended.value.code, *capfd.readouterr()) == (0, "", "")
+
+
+def test_an_app_that_fails_its_check_says_why_in_one_sentence(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(place, "jobs.py", "print('hello')\n1 / 0\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["--check-app", "jobs:app"])
+    out, err = capfd.readouterr()
+    assert (ended.value.code, out) == (2, "")
+    assert err.startswith("--app jobs:app: importing it failed at ")
+    assert err.endswith("jobs.py:2 with ZeroDivisionError: division by zero\n")

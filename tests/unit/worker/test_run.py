@@ -21,6 +21,7 @@ from worker.settle import (
     RetryAsked,
     Success,
     TimedOut,
+    Unkeepable,
     Unreadable,
     Verdict,
 )
@@ -88,6 +89,10 @@ async def asks() -> None:
     raise Retry(after=2)
 
 
+async def asks_and_says_why() -> None:
+    raise Retry(reason="no stock yet")
+
+
 async def refuses() -> None:
     raise Reject("never")
 
@@ -129,22 +134,26 @@ VERDICTS: dict[str, tuple[Callable[..., Any], Verdict]] = {
         cancels_itself,
         Failed(Failure("error", "CancelledError: the handler was cancelled from inside")),
     ),
-    "a result over the limit is a failure": (
+    "Retry gives its reason": (asks_and_says_why, RetryAsked(0, "no stock yet")),
+    "a result over the limit is not asked for again": (
         returns_too_much,
-        Failed(
+        Unkeepable(
             Failure(
                 "result-too-large",
+                "the handler has run and is not run again: "
                 "the result has 262145 bytes, the limit is 262144; "
                 "store it elsewhere and return a reference",
             )
         ),
     ),
-    "a result that is no JSON is a failure": (
+    "a result that is no JSON is not asked for again": (
         returns_no_json,
-        Failed(
+        Unkeepable(
             Failure(
-                "error",
-                "the result cannot be stored as JSON (TypeError); return JSON values or bytes",
+                "rejected",
+                "the handler has run and is not run again: "
+                "the result cannot be stored as JSON (TypeError); "
+                "return JSON values or bytes",
             )
         ),
     ),
@@ -177,7 +186,19 @@ async def test_a_failure_keeps_message_and_place_but_no_values() -> None:
     assert (failure.kind, failure.message) == ("error", "ValueError: no such thing")
     assert "raise ValueError" in failure.traceback
     assert "worker/run.py" not in failure.traceback
-    assert ran.where.startswith(__file__)
+    assert (ran.error, ran.where.startswith(__file__)) == ("ValueError", True)
+
+
+async def test_a_reason_that_is_no_text_does_no_harm() -> None:
+    class Odd:
+        def __str__(self) -> str:
+            raise ValueError
+
+    async def refuses_oddly() -> None:
+        raise Reject(Odd())  # pyright: ignore[reportArgumentType]
+
+    failure = Failure("rejected", "(its message cannot be read)")
+    assert (await run(refuses_oddly)).verdict == Rejected(failure)
 
 
 def test_error_texts_are_cut_to_their_limit() -> None:

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from tradewind.fleet import Backoff, Dedup, QueueFailover, QueuePolicy, Retention
+from tradewind.fleet import Backoff, Dedup, FailoverKind, QueueFailover, QueuePolicy, Retention
 from tradewind.task import (
     Bury,
     Claim,
@@ -21,6 +21,7 @@ from worker.settle import (
     Success,
     Terms,
     TimedOut,
+    Unkeepable,
     Unreadable,
     Verdict,
     settle,
@@ -154,7 +155,20 @@ CASES: dict[str, tuple[Claim, Verdict, Terms, Settlement]] = {
             ERROR,
             20,
             may_move=False,
-            failover="moved 1 times, failover.max_hops is 1",
+            failover="moved once, failover.max_hops is 1",
+        ),
+    ),
+    "a task that has moved more often says how often": (
+        replace(LAST, hop_count=2),
+        Failed(ERROR),
+        TERMS,
+        Bury(
+            replace(LAST, hop_count=2),
+            "exhausted",
+            ERROR,
+            20,
+            may_move=False,
+            failover="moved 2 times, failover.max_hops is 1",
         ),
     ),
     "what was not started is handed back": (CLAIM, HandedBack(), TERMS, Release(CLAIM)),
@@ -164,6 +178,24 @@ CASES: dict[str, tuple[Claim, Verdict, Terms, Settlement]] = {
 @pytest.mark.parametrize(("claim", "verdict", "terms", "expected"), CASES.values(), ids=CASES)
 def test_settle(claim: Claim, verdict: Verdict, terms: Terms, expected: Settlement) -> None:
     assert settle(claim, verdict, POLICY, terms, jitter=0.0) == expected
+
+
+@pytest.mark.parametrize("on", [("exhausted",), ("rejected",)])
+def test_a_result_that_cannot_be_kept_is_a_death_at_once_wherever_the_file_moves_rejected_tasks(
+    on: tuple[FailoverKind, ...],
+) -> None:
+    policy = replace(POLICY, failover=QueueFailover(on=on, max_hops=1))
+    large = Failure("result-too-large")
+    why = "its handler has run, only the result could not be kept"
+    expected = Bury(CLAIM, "rejected", large, 20, may_move=False, failover=why)
+    assert settle(CLAIM, Unkeepable(large), policy, TERMS, jitter=0.0) == expected
+
+
+def test_a_handlers_reason_for_another_attempt_is_kept() -> None:
+    settlement = settle(LAST, RetryAsked(0, "no stock yet"), POLICY, TERMS, jitter=0.0)
+    assert isinstance(settlement, Bury)
+    message = "the handler asked for another attempt: no stock yet"
+    assert settlement.failure == Failure("error", message)
 
 
 def test_a_rejected_task_moves_where_the_file_says_so() -> None:

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- bury: no attempt is left, or the handler said no. To the dead letters.
+-- bury: no attempt is left, or the handler said no. To the dead letters, unless its cancel was
+-- asked for.
 --
 -- KEYS[1] counts      HASH
 -- KEYS[2] leases      ZSET  task_id -> lease_until_ms
@@ -18,8 +19,9 @@
 -- EACH ARGV kind           of the failure
 -- EACH ARGV message
 -- EACH ARGV traceback
--- RETURNS {"ok", item...}; item: {"ok", task_id} | {"lost", task_id, state} | {"missing", task_id}
--- @include now counts changed held bury
+-- RETURNS {"ok", item...}; item: {"ok", task_id} | {"ok", task_id, state}
+-- RETURNS | {"lost", task_id, state} | {"missing", task_id}
+-- @include now counts changed ended held instead bury
 local leases, prefix = KEYS[2], ARGV[1]
 local keys = { counts = KEYS[1], dead = KEYS[3], dead_until = KEYS[4], outbox = KEYS[5] }
 local KEYS_EACH, ARGV_EACH = 1, 10
@@ -27,7 +29,8 @@ local now_ms = math.floor(now_us() / 1000)
 local reply = { 'ok' }
 for i = 0, (#KEYS - 5) / KEYS_EACH - 1 do
   local record, a = KEYS[6 + i * KEYS_EACH], 2 + i * ARGV_EACH
-  local item = not_held(record, ARGV[a], ARGV[a + 1], ARGV[a + 2], 'DEAD_LETTER')
+  local item = not_held(record, ARGV[a], ARGV[a + 1], ARGV[a + 2], 'DEAD_LETTER', true)
+    or cancelled_instead(keys.counts, leases, prefix, record, ARGV[a], now_ms)
   if not item then
     local queue = redis.call('HGET', record, 'q')
     redis.call('HSET', record, 'ek', ARGV[a + 7], 'em', ARGV[a + 8], 'et', ARGV[a + 9])

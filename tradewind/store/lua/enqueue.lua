@@ -4,6 +4,7 @@
 --
 -- KEYS[1] counts  HASH  tasks by state and queue
 -- KEYS[2] due     ZSET  task_id -> due_ms
+-- KEYS[3] expiry  ZSET  task_id -> expires_ms, of what waits
 -- ARGV[1] not_after_ms  int  this server's clock; later nothing is stored
 -- ARGV[2] region        for the ledger entry
 -- ARGV[3] prefix        of the partition's keys
@@ -22,40 +23,42 @@
 -- EACH ARGV delay_ms     int
 -- EACH ARGV max_crashes  int, "" = 3
 -- EACH ARGV done_key     fingerprint where deduplicated, else ""
+-- EACH ARGV expires_ms   int, "" = never
+-- EACH ARGV keep_ms      int, of its record once expired
 -- EACH ARGV window_ms    int, "" = no ledger entry here
 -- EACH ARGV digest       of the payload
 -- EACH ARGV request_tag  hashed request id, or ""
 -- RETURNS {"ok", now_ms, depth, item...}; item: {"stored", state} | {"known", state}
 -- RETURNS | {"tombstone"} | {"late"} | {"hit", task_id, region, epoch, confirmed, lease_left_ms,
 -- RETURNS mine, same_payload, adopted, state}
--- @include now counts wake changed ready ledger store
-local counts, due = KEYS[1], KEYS[2]
+-- @include now counts wake changed ready ended over ledger store
+local counts, due, expiry = KEYS[1], KEYS[2], KEYS[3]
 local region, prefix, lease_ms = ARGV[2], ARGV[3], tonumber(ARGV[4])
-local KEYS_EACH, ARGV_EACH = 4, 13
+local KEYS_EACH, ARGV_EACH = 4, 15
 local now_ms = math.floor(now_us() / 1000)
 
 local reply = { 'ok', int(now_ms), 0 }
-local items = (#KEYS - 2) / KEYS_EACH
+local items = (#KEYS - 3) / KEYS_EACH
 for i = 0, items - 1 do
-  local k, a = 3 + i * KEYS_EACH, 5 + i * ARGV_EACH
-  local with_entry = ARGV[a + 10] ~= ''
+  local k, a = 4 + i * KEYS_EACH, 5 + i * ARGV_EACH
+  local with_entry = ARGV[a + 12] ~= ''
   local item = known(KEYS[k], tonumber(ARGV[a + 5]))
   if not item and now_ms > tonumber(ARGV[1]) then
     item = { 'late' }
   end
   if not item and with_entry then
-    item = ledger_hit(KEYS[k + 3], ARGV[a + 11], ARGV[a + 12], now_ms, lease_ms)
+    item = ledger_hit(KEYS[k + 3], ARGV[a + 13], ARGV[a + 14], now_ms, lease_ms)
     local ours = item and item[2] == ARGV[a] and tonumber(ARGV[a + 5]) >= tonumber(item[4])
     if ours and item[5] == 0 then
       item = nil -- our own reservation: carry it through
     end
   end
   if not item then
-    item = store(prefix, counts, due, k, a, now_ms)
+    item = store(prefix, counts, due, expiry, k, a, now_ms)
     if with_entry then
       redis.call('HSET', KEYS[k + 3], 'id', ARGV[a], 'rg', region, 'ep', ARGV[a + 5], 'cf', '1',
-        'dg', ARGV[a + 11], 'rq', ARGV[a + 12])
-      redis.call('PEXPIRE', KEYS[k + 3], tonumber(ARGV[a + 10]) + tonumber(ARGV[a + 7]))
+        'dg', ARGV[a + 13], 'rq', ARGV[a + 14])
+      redis.call('PEXPIRE', KEYS[k + 3], tonumber(ARGV[a + 12]) + tonumber(ARGV[a + 7]))
     end
   end
   reply[#reply + 1] = item

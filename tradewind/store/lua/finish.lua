@@ -13,7 +13,7 @@
 -- EACH ARGV content_type
 -- RETURNS {"ok", item...}; item: {"ok", task_id} | {"lost", task_id, state} | {"missing", task_id}
 -- RETURNS | {"moving"}
--- @include now here counts changed held
+-- @include now here counts changed ended held
 local counts, leases, prefix = KEYS[1], KEYS[2], ARGV[1]
 local KEYS_EACH, ARGV_EACH = 1, 6
 local now_ms = math.floor(now_us() / 1000)
@@ -31,15 +31,11 @@ for i = 0, items - 1 do
   local record, a = KEYS[3 + i * KEYS_EACH], 2 + i * ARGV_EACH
   local item = not_held(record, ARGV[a], ARGV[a + 1], ARGV[a + 2], 'COMPLETED')
   if not item then
-    redis.call('HSET', record, 'st', 'COMPLETED', 'fa', int(now_ms), 'rs', ARGV[a + 4],
-      'rt', ARGV[a + 5])
-    -- The cause of the last failed attempt stays readable; its traceback is not worth the memory.
-    redis.call('HDEL', record, 'wk', 'mc', 'nx', 'et')
+    redis.call('HSET', record, 'rs', ARGV[a + 4], 'rt', ARGV[a + 5])
     redis.call('ZREM', leases, ARGV[a])
     count(counts, 'r:' .. redis.call('HGET', record, 'q'), -1)
-    changed(prefix, record, ARGV[a])
     local keep_ms = math.max(1, tonumber(ARGV[a + 3])) -- SET refuses 0, after the writes above
-    redis.call('PEXPIRE', record, keep_ms)
+    ended(prefix, record, ARGV[a], 'COMPLETED', now_ms, keep_ms)
     if marks[i] then
       redis.call('SET', marks[i], ARGV[a], 'PX', keep_ms, 'NX')
     end

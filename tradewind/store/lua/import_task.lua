@@ -1,6 +1,7 @@
 #!lua
 -- import_task: a moved task arrives. Idempotent by id and epoch; the memory of it has no TTL until
 -- settle_import, so a repeat after any delay finds it. Attempts start afresh, the token does not.
+-- What expired on its way is stored EXPIRED.
 --
 -- KEYS[1] identity  HASH    of this partition
 -- KEYS[2] record    HASH
@@ -9,6 +10,7 @@
 -- KEYS[5] counts    HASH
 -- KEYS[6] ready     LIST
 -- KEYS[7] wake      LIST
+-- KEYS[8] expiry    ZSET    task_id -> expires_ms, of what waits
 -- ARGV[1] deployment    must be this one's
 -- ARGV[2] region        must be this one
 -- ARGV[3] prefix
@@ -26,8 +28,10 @@
 -- ARGV[15] max_crashes  int, "" = 3
 -- ARGV[16] done_key
 -- ARGV[17] created_ms   int
+-- ARGV[18] expires_ms   int, "" = never
+-- ARGV[19] keep_ms      int, of its record once expired
 -- RETURNS {"imported"} | {"known"} | {"refused"} | {"late"} | {"foreign", deployment, region}
--- @include now counts wake changed ready memory
+-- @include now counts wake changed ready ended over memory
 local identity, record, memory, imports, counts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local prefix, task_id, epoch = ARGV[3], ARGV[4], tonumber(ARGV[5])
 local who = redis.call('HMGET', identity, 'deployment', 'region')
@@ -59,8 +63,14 @@ redis.call('PERSIST', record)
 if ARGV[11] ~= '' then redis.call('HSET', record, 'fn', ARGV[11]) end
 if ARGV[15] ~= '' then redis.call('HSET', record, 'mc', ARGV[15]) end
 if ARGV[16] ~= '' then redis.call('HSET', record, 'dd', ARGV[16]) end
+if ARGV[18] ~= '' then redis.call('HSET', record, 'ex', ARGV[18], 'xk', ARGV[19]) end
 redis.call('SET', memory, 'in ' .. ARGV[5])
 redis.call('ZADD', imports, int(now_ms), task_id)
+if ARGV[18] ~= '' and is_over(ARGV[18], now_ms) then
+  ended(prefix, record, task_id, 'EXPIRED', now_ms, ARGV[19])
+  return { 'imported' }
+end
+may_expire(KEYS[8], record, task_id)
 make_ready(prefix, counts, record, task_id, ARGV[7], ARGV[9], now_ms, false)
 wake(KEYS[7])
 return { 'imported' }

@@ -1,6 +1,7 @@
 -- Does the caller still hold the task? nil if so; else the item's reply. `done` is the state that
 -- this very call leads to: found under the caller's token, the call is a repeat and answered ok.
-local function not_held(record, task_id, token, epoch, done)
+-- With `or_ended` the call may have led to CANCELLED or EXPIRED instead; then ok says so.
+local function not_held(record, task_id, token, epoch, done, or_ended)
   local v = redis.call('HMGET', record, 'st', 'tk', 'ep')
   if not v[1] then
     return { 'missing', task_id }
@@ -11,6 +12,9 @@ local function not_held(record, task_id, token, epoch, done)
     end
     if v[1] == done then
       return { 'ok', task_id }
+    end
+    if or_ended and (v[1] == 'CANCELLED' or v[1] == 'EXPIRED') then
+      return { 'ok', task_id, v[1] }
     end
   end
   return { 'lost', task_id, v[1] }

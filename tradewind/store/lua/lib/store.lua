@@ -8,7 +8,7 @@ local function known(record, epoch)
 end
 
 -- Stores the item whose keys begin at `k` and arguments at `a`, in the order of enqueue's header.
-local function store(prefix, counts, due, k, a, now_ms)
+local function store(prefix, counts, due, expiry, k, a, now_ms)
   local record, id, queue, priority = KEYS[k], ARGV[a], ARGV[a + 1], ARGV[a + 3]
   redis.call('HSET', record, 'sp', ARGV[a + 4], 'q', queue, 'n', ARGV[a + 2], 'pr', priority,
     'ep', ARGV[a + 5], 'ca', int(now_ms))
@@ -16,6 +16,14 @@ local function store(prefix, counts, due, k, a, now_ms)
   if ARGV[a + 6] ~= '' then redis.call('HSET', record, 'fn', ARGV[a + 6]) end
   if ARGV[a + 8] ~= '' then redis.call('HSET', record, 'mc', ARGV[a + 8]) end
   if ARGV[a + 9] ~= '' then redis.call('HSET', record, 'dd', ARGV[a + 9]) end
+  if ARGV[a + 10] ~= '' then
+    redis.call('HSET', record, 'ex', ARGV[a + 10], 'xk', ARGV[a + 11])
+    if is_over(ARGV[a + 10], now_ms) then
+      ended(prefix, record, id, 'EXPIRED', now_ms, ARGV[a + 11])
+      return { 'stored', 'EXPIRED' }
+    end
+    redis.call('ZADD', expiry, ARGV[a + 10], id)
+  end
   local delay_ms = tonumber(ARGV[a + 7])
   if delay_ms > 0 then
     redis.call('HSET', record, 'st', 'SCHEDULED', 'nx', int(now_ms + delay_ms))

@@ -1,16 +1,17 @@
 -- What claim knows of the tasks behind tickets, by id: read and touched before anything is
--- written. A ticket is good if its record is PENDING at the ticket's revision, and runnable if
--- the caller has the handler, or the fingerprint was completed by `first`.
+-- written. A ticket is good if its record is PENDING at the ticket's revision. It is run if the
+-- caller has the handler; one whose fingerprint was completed by `first`, or that is `over`
+-- (expired), only ends.
 local function parse(ticket)
   local id, revision, ready_ms = string.match(ticket, '^(.-):(%d+):(%d+)$')
-  return { text = ticket, id = id, revision = revision, ready_ms = ready_ms }
+  return { text = ticket, id = id, revision = revision, ready_ms = tonumber(ready_ms) }
 end
 
 local function parked_key(prefix, queue, name)
   return prefix .. 'parked:' .. queue .. ' ' .. name
 end
 
--- Returns the task, nil if a key of it has left this node. c: prefix, handlers, seen.
+-- Returns the task, nil if a key of it has left this node. c: prefix, handlers, seen, now_ms.
 local function look(c, id, queue)
   if c.seen[id] then
     return c.seen[id]
@@ -19,9 +20,9 @@ local function look(c, id, queue)
   if not here({ record }) then
     return nil
   end
-  local v = redis.call('HMGET', record, 'st', 'rv', 'n', 'pr', 'dd')
+  local v = redis.call('HMGET', record, 'st', 'rv', 'n', 'pr', 'dd', 'ex')
   local t = { id = id, record = record, state = v[1], revision = v[2], name = v[3] or '',
-    priority = v[4] }
+    priority = v[4], expires = v[6], over = is_over(v[6], c.now_ms) }
   if v[5] then
     t.mark = c.prefix .. 'done:' .. v[5]
     if not here({ t.mark }) then
@@ -35,8 +36,9 @@ local function look(c, id, queue)
       end
     end
   end
-  t.runnable = t.first or c.handlers[t.name]
-  if not t.runnable and not here({ parked_key(c.prefix, queue, t.name) }) then
+  t.only_ends = t.over or t.first
+  t.runnable = c.handlers[t.name]
+  if not t.only_ends and not t.runnable and not here({ parked_key(c.prefix, queue, t.name) }) then
     return nil
   end
   c.seen[id] = t
@@ -47,27 +49,24 @@ local function is_good(t, ticket)
   return t.state == 'PENDING' and t.revision == ticket.revision
 end
 
--- Looks at the heads of the lists, in their order, until `want` runnable tasks or `most` tickets
--- were seen: tickets that cannot be run must not hide those behind them. False: moving.
-local function look_ahead(c, lists, want, most)
-  for _, list in ipairs(lists) do
-    while want > 0 and most > 0 do
-      local last = list.looked + math.min(want, most) - 1
-      local tickets = redis.call('LRANGE', list.key, list.looked, last)
-      if #tickets == 0 then
-        break
-      end
-      for _, text in ipairs(tickets) do
-        local ticket = parse(text)
-        local t = look(c, ticket.id, list.queue)
-        if not t then
-          return false
-        end
-        want = want - ((t.runnable and not t.first and is_good(t, ticket)) and 1 or 0)
-      end
-      list.looked = list.looked + #tickets
-      most = most - #tickets
+-- What is due and belongs to the caller's lists may be claimed in this very call. False: moving.
+-- `places`: "queue priority" -> list.
+local function look_at_due(c, due_now, places)
+  for _, task in ipairs(due_now) do
+    task.list = task.queue and places[task.queue .. ' ' .. task.priority]
+    if task.list and not look(c, task.id, task.queue) then
+      return false
     end
   end
   return true
+end
+
+-- They are ready now, at the end of their lists.
+local function add_promoted(c, due_now)
+  for _, task in ipairs(due_now) do
+    if task.list and task.revision then
+      c.seen[task.id].state, c.seen[task.id].revision = 'PENDING', task.revision
+      task.list.added = task.list.added + 1
+    end
+  end
 end

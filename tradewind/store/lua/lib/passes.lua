@@ -1,0 +1,49 @@
+-- In which order a claim serves its lists: first those whose head has waited longer than its
+-- queue's patience, as far as that holds, the oldest head first; then all, high before normal
+-- before low. So nothing waits much longer than that behind higher priorities. Without patience
+-- the order is strict.
+local function in_order(lists, now_ms)
+  local passes = {}
+  for rank, list in ipairs(lists) do
+    local head = list.patience_ms and redis.call('LINDEX', list.key, 0)
+    local ready_ms = head and parse(head).ready_ms
+    if ready_ms and now_ms - ready_ms > list.patience_ms then
+      passes[#passes + 1] = { list = list, rank = rank, head_ms = ready_ms,
+        before_ms = now_ms - list.patience_ms }
+    end
+  end
+  table.sort(passes, function(a, b)
+    return a.head_ms < b.head_ms or (a.head_ms == b.head_ms and a.rank < b.rank)
+  end)
+  for _, list in ipairs(lists) do
+    passes[#passes + 1] = { list = list, before_ms = math.huge }
+  end
+  return passes
+end
+
+-- Looks at the heads of the lists, pass by pass, until `want` tasks to run or `most` tickets were
+-- seen: tickets that cannot be run must not hide those behind them. False: moving.
+local function look_ahead(c, passes, want, most)
+  for _, pass in ipairs(passes) do
+    local list, done = pass.list, false
+    while want > 0 and most > 0 and not done do
+      local last = list.looked + math.min(want, most) - 1
+      local tickets = redis.call('LRANGE', list.key, list.looked, last)
+      done = #tickets == 0
+      for _, text in ipairs(tickets) do
+        local ticket = parse(text)
+        if ticket.ready_ms >= pass.before_ms then
+          done = true
+          break
+        end
+        local t = look(c, ticket.id, list.queue)
+        if not t then
+          return false
+        end
+        want = want - ((t.runnable and not t.only_ends and is_good(t, ticket)) and 1 or 0)
+        list.looked, most = list.looked + 1, most - 1
+      end
+    end
+  end
+  return true
+end
