@@ -79,7 +79,8 @@ class Keeper:
         self._live: frozenset[str] = frozenset()
         self._queues = pool.queues
         self._share: list[int] = list(range(store.partitions))
-        self._alert_until_ms = -float("inf")
+        # A worker that starts may stand in for one that was killed: whose tasks are to come back.
+        self._alert_until_ms = clock.monotonic_ms() + _ALERT_MS
         self._due_ms: dict[int, float] = {}  # partition -> when to sweep it, monotonic
         self._carrying_until_ms: dict[int, float] = {}  # partitions whose courier lease is ours
         self._couriers: dict[int, asyncio.Task[None]] = {}
