@@ -25,6 +25,21 @@ an expired lease end it CANCELLED instead. Expiry does not touch a task that run
 enqueue or import brings past its expiry is stored EXPIRED. Only dead tasks are moved.
 """
 
+_WAITS = """\
+## How long a task waits
+
+- *Due* tasks become ready when a claim or a sweep of their partition sees them; workers arm a timer
+  for the next one. Only those that are due are looked at, in bounded batches.
+- *Priorities*: high before normal before low, first come first served within one. With a queue's
+  `starvation_after`, a task that has been ready for longer than that goes before all that have
+  not, oldest first. So a lower priority waits behind higher ones for about `starvation_after`; from
+  then on only behind tasks that have been ready for as long. Where more comes in than can be run,
+  nothing bounds that second wait but the backlog: `tradewind_oldest_task_age_seconds` shows it. A
+  task handed back by a worker counts its wait afresh.
+- *Expiry*: from `expires_at` on no attempt starts. A claim that meets such a task ends it; a sweep
+  ends those that nobody claims. Until then it may still be shown as waiting.
+"""
+
 _STATES = {
     State.PENDING: "Ready: a worker of its region may claim it.",
     State.SCHEDULED: "Delayed at submit; becomes ready when it is due.",
@@ -48,7 +63,7 @@ _MARKS = {
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([_HEAD, *_diagram(), "", *_table(), "", *_states(), ""])
+    return "\n".join([_HEAD, *_diagram(), "", *_table(), "", *_states(), "", _WAITS])
 
 
 def _diagram() -> Iterator[str]:

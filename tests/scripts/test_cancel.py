@@ -1,5 +1,7 @@
 """cancel and confirm_cancel: what waits ends at once, what runs is asked, and nobody revives it."""
 
+import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -316,3 +318,62 @@ async def test_a_cancelled_fingerprint_leaves_no_done_mark(store: RegionStore, r
     assert raw.keys(f"{KEYS.prefix}done:*") == []
     again = await stored(store, a_task(done_key=b"f" * 32))
     assert (await claimed(store, again)).task_id == again.task_id
+
+
+# --- all at once (C59)
+
+
+async def test_a_cancel_that_was_answered_holds_whatever_workers_do_meanwhile(
+    store: RegionStore,
+) -> None:
+    tasks = [a_task() for _ in range(120)]
+    await store.enqueue(tasks, timeout_s=5)
+    chance = random.Random(59)
+    answers: dict[str, object] = {}
+    successes: set[str] = set()
+
+    async def work() -> None:
+        while claims := (await claim_batch(store, limit=3)).claims:
+            for claim in claims:
+                report = chance.choice([finish, finish, retry, give_up, confirm])
+                await asyncio.sleep(chance.random() / 200)
+                await report(claim)
+
+    async def finish(claim: Claim) -> None:
+        (said,) = await store.finish([Finish(claim, b"r", "", DAY_MS)])
+        assert isinstance(said, Settled)
+        if not said.lost:
+            successes.add(claim.task_id)
+
+    async def retry(claim: Claim) -> None:
+        await store.retry([RetryAt(claim, 0, FAILURE)])
+
+    async def give_up(claim: Claim) -> None:
+        await store.release([Release(claim)])
+
+    async def confirm(claim: Claim) -> None:
+        (renewed,) = await store.renew([claim], {"mail": LEASE_MS})
+        assert isinstance(renewed, Renewed)
+        if renewed.cancel_requested:
+            await store.confirm_cancel([Cancel(claim, DAY_MS)])
+        else:
+            await store.release([Release(claim)])
+
+    async def cancel(task_id: str) -> None:
+        await asyncio.sleep(chance.random() / 5)
+        answers[task_id] = await store.cancel(task_id, retention_ms=DAY_MS)
+
+    await asyncio.gather(*(cancel(task.task_id) for task in tasks), *(work() for _ in range(4)))
+    await work()
+    for task in tasks:
+        state = (await record_of(store, task.task_id)).state
+        match answers[task.task_id]:
+            case Cancelled():
+                assert state is State.CANCELLED
+                assert task.task_id not in successes
+            case TooLateToCancel():
+                assert state is State.COMPLETED
+            case other:
+                assert isinstance(other, CancelRequested)
+                done = task.task_id in successes
+                assert state is (State.COMPLETED if done else State.CANCELLED)

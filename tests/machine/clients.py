@@ -1,0 +1,129 @@
+"""What clients and operators may do, and the passing of expiries."""
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    precondition,
+    rule,
+)
+
+from tests.machine.model import Place
+from tests.machine.workers import SETTLED_AS, Workers
+from tests.machine.world import dead_at, drifts, lost, picked, picks
+from tests.scripts.world import (
+    DAY_MS,
+    a_mark,
+    an_id,
+    let_expire,
+)
+from tradewind.state import Mark, State
+from tradewind.task import (
+    Cancelled,
+    CancelRequested,
+    Pointer,
+    TooLateToCancel,
+)
+
+LIVE = {State.PENDING, State.PROCESSING, State.FAILED, State.DEAD_LETTER, State.MOVING}
+
+
+class Clients(Workers):
+    """Cancels, redrives, purges."""
+
+    @precondition(lambda self: self.model.places)
+    @rule(pick=picks, lost=lost)
+    def cancel(self, pick: int, lost: bool) -> None:
+        where, place = picked(list(self.model.places.items()), pick)
+        self.cancel_now(where, place, times=1 + lost)
+
+    @precondition(lambda self: self.under_way())
+    @rule(pick=picks, report=st.sampled_from(["", "", *sorted(SETTLED_AS)]))
+    def cancel_under_way(self, pick: int, report: str) -> None:
+        """A cancel that its holder hears of before, or after, it reports."""
+        where, place = picked(self.under_way(), pick)
+        self.cancel_now(where, place)
+        holders = [c for c in self.claims if (c.region, c.task_id) == where and place.holds(c)]
+        if report and holders:
+            self.settle_now(holders[-1], report)
+
+    def under_way(self) -> list[tuple[tuple[str, str], Place]]:
+        """Tasks that run, or wait for their next attempt."""
+        states = {State.PROCESSING, State.FAILED}
+        return [(where, p) for where, p in self.model.places.items() if p.state in states]
+
+    def cancel_now(self, where: tuple[str, str], place: Place, times: int = 1) -> None:
+        region, task_id = where
+        answers = [
+            self.run(self.stores[region].cancel(task_id, retention_ms=DAY_MS)) for _ in range(times)
+        ]
+        match place.state:
+            case None:
+                expected = Pointer(task_id, Mark.FORWARDED, place.epoch, place.target)
+            case State.PROCESSING:
+                expected = CancelRequested(task_id)
+                place.asked = True
+            case State.COMPLETED | State.EXPIRED | State.MOVING:
+                expected = TooLateToCancel(task_id, place.state)
+            case _:
+                expected = Cancelled(task_id)
+                place.state = State.CANCELLED
+        assert answers == [expected] * len(answers)
+
+    @precondition(lambda self: self.model.ledger)
+    @rule(pick=picks, other=st.booleans())
+    def forget(self, pick: int, other: bool) -> None:
+        """The router does so for a cancelled task, late or twice; others' entries stay."""
+        (region, key), first = picked(list(self.model.ledger.items()), pick)
+        place = self.model.at(region, first)
+        ended = place is not None and place.state is State.CANCELLED
+        task_id = first if ended and not other else an_id()
+        mark = a_mark(key, business=False)
+        answer = self.run(self.stores[region].forget(mark, task_id))
+        assert answer is (task_id == first)
+        if answer:
+            del self.model.ledger[region, key]
+
+    @precondition(lambda self: self.records)
+    @rule(pick=picks, drift=drifts, lost=lost)
+    def redrive(self, pick: int, drift: int, lost: bool) -> None:
+        record = picked(self.records, pick)
+        region, task_id, epoch = record.region, record.task_id, record.epoch + drift
+        place = self.model.at(region, task_id)
+        answer = self.run(self.stores[region].redrive(task_id, epoch))
+        assert answer is dead_at(place, epoch)
+        if answer and place is not None:
+            place.state, place.crashes, place.settled = State.PENDING, 0, False
+            if lost:
+                assert not self.run(self.stores[region].redrive(task_id, epoch))
+
+    @precondition(lambda self: self.records)
+    @rule(pick=picks, drift=st.sampled_from([-1, 0, 1, 1]))
+    def purge(self, pick: int, drift: int) -> None:
+        record = picked(self.records, pick)
+        epoch = record.epoch + drift
+        place = self.model.at(record.region, record.task_id)
+        answer = self.run(self.stores[record.region].purge(record.task_id, epoch))
+        assert answer is dead_at(place, epoch)
+        if answer:
+            del self.model.places[record.region, record.task_id]
+            self.model.purged.add(record.task_id)
+
+    @precondition(lambda self: self.perishable())
+    @rule(pick=picks)
+    def time_passes(self, pick: int) -> None:
+        self.pass_time([picked(self.perishable(), pick)])
+
+    def pass_time(self, places: Sequence[tuple[str, str]]) -> None:
+        """The expiry of tasks that have one passes."""
+        for region, task_id in set(places).intersection(self.perishable()):
+            let_expire(self.raw[region], task_id)
+            self.model.places[region, task_id].over = True
+
+    def perishable(self) -> list[tuple[str, str]]:
+        """Tasks that could expire from now on."""
+        return [
+            where
+            for where, place in self.model.places.items()
+            if place.expires and not place.over and place.state in LIVE
+        ]
