@@ -25,32 +25,45 @@ from tradewind.task import (
     TooLateToCancel,
 )
 
-LIVE = {State.PENDING, State.PROCESSING, State.FAILED, State.DEAD_LETTER, State.MOVING}
+CANCELLABLE = {State.PENDING, State.PROCESSING, State.FAILED, State.DEAD_LETTER}
+LIVE = {*CANCELLABLE, State.MOVING}
 
 
 class Clients(Workers):
     """Cancels, redrives, purges."""
 
     @precondition(lambda self: self.model.places)
-    @rule(pick=picks, lost=lost)
-    def cancel(self, pick: int, lost: bool) -> None:
-        where, place = picked(list(self.model.places.items()), pick)
-        self.cancel_now(where, place, times=1 + lost)
+    @rule(pick=picks, lost=lost, really=st.sampled_from([False, False, True]))
+    def cancel(self, pick: int, lost: bool, really: bool) -> None:
+        """Mostly of what cannot be cancelled: every other task is at its end afterwards."""
+        places = [
+            (where, place)
+            for where, place in self.model.places.items()
+            if really or place.state not in CANCELLABLE
+        ]
+        if places:
+            self.cancel_now(*picked(places, pick), times=1 + lost)
 
     @precondition(lambda self: self.under_way())
-    @rule(pick=picks, report=st.sampled_from(["", "", *sorted(SETTLED_AS)]))
-    def cancel_under_way(self, pick: int, report: str) -> None:
-        """A cancel that its holder hears of before, or after, it reports."""
+    @rule(pick=picks, report=st.sampled_from(["", "", *sorted(SETTLED_AS)]), late=st.booleans())
+    def cancel_under_way(self, pick: int, report: str, late: bool) -> None:
+        """A cancel that comes before, or after, its holder reports or is found dead."""
         where, place = picked(self.under_way(), pick)
-        self.cancel_now(where, place)
         holders = [c for c in self.claims if (c.region, c.task_id) == where and place.holds(c)]
+        if not late:
+            self.cancel_now(where, place)
         if report and holders:
             self.settle_now(holders[-1], report)
+        elif not report:
+            self.reap_now(where[0])
+        if late:
+            self.cancel_now(where, place)
 
     def under_way(self) -> list[tuple[tuple[str, str], Place]]:
-        """Tasks that run, or wait for their next attempt."""
-        states = {State.PROCESSING, State.FAILED}
-        return [(where, p) for where, p in self.model.places.items() if p.state in states]
+        """Tasks that run, or wait for their next attempt: the rare ones last."""
+        items = self.model.places.items()
+        states = (State.PROCESSING, State.FAILED)
+        return [(where, p) for state in states for where, p in items if p.state is state]
 
     def cancel_now(self, where: tuple[str, str], place: Place, times: int = 1) -> None:
         region, task_id = where

@@ -27,7 +27,7 @@ class Couriers(Clients):
         pick=picks,
         limit=st.integers(1, 3),
         leave=st.booleans(),
-        late=st.sampled_from([False, False, True]),
+        late=st.booleans(),
     )
     def die(self, pick: int, limit: int, leave: bool, late: bool) -> None:
         """Claims and their burials at once: moves begin with dead tasks."""

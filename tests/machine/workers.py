@@ -229,6 +229,9 @@ class Workers(World):
     @precondition(lambda self: any(place.lease_over for place in self.model.places.values()))
     @rule(region=regions)
     def reap(self, region: str) -> None:
+        self.reap_now(region)
+
+    def reap_now(self, region: str) -> None:
         over = {
             task_id
             for (where, task_id), place in self.model.places.items()
