@@ -23,7 +23,6 @@ from tests.scripts.world import (
 from tradewind.errors import (
     IdentityMismatch,
     SetupError,
-    StoreContractBroken,
     StoreError,
     StoreUnavailable,
 )
@@ -228,16 +227,6 @@ async def test_a_call_that_gets_no_answer_in_time_fails_as_sent(
     assert answer.sent
     raw.execute_command("CLIENT", "UNPAUSE")
     await back(own)
-
-
-async def test_foreign_data_under_our_keys_is_a_broken_contract(
-    own: RegionStore, own_redis: RedisProcess
-) -> None:
-    task = await stored(own)
-    connected(own_redis.port).set(keys_at().counts, "not ours")
-    answer = await outcome(own, a_task())
-    assert isinstance(answer, StoreContractBroken)
-    assert (await record_of(own, task.task_id)).state is State.PENDING
 
 
 async def test_a_login_that_is_refused_is_said_without_its_secret(

@@ -86,12 +86,22 @@ _BY_WORD: dict[str, Callable[[str], StoreError]] = {
 }
 
 
+# Faults that a script meets on its way: it may have written before, so the outcome is unknown.
+_ON_THE_WAY = (
+    ("ACL failure in script", "its login lacks a permission that our scripts need"),
+    ("WRONGTYPE", "somebody else's data is under our keys"),
+)
+
+
 def error_of(region: str, partition: int, error: Exception) -> StoreError:
-    """Our error for an error reply. Nothing was changed by the call in any of these cases."""
+    """Our error for an error reply. Only where it says `sent` may anything have been changed."""
+    text = str(error)
+    for words, cause in _ON_THE_WAY:
+        if words in text:
+            return StoreUnavailable(region, cause, sent=True)
     for kind, ours in _BY_CLASS:
         if isinstance(error, kind):
             return ours(region, partition)
-    text = str(error)
     by_word = _BY_WORD.get(text.split(" ", 1)[0])
     if by_word is not None:
         return by_word(region)
