@@ -86,9 +86,11 @@ _BY_WORD: dict[str, Callable[[str], StoreError]] = {
 }
 
 
+_NOT_PERMITTED = "its login lacks a permission that our scripts need"
 # Faults that a script meets on its way: it may have written before, so the outcome is unknown.
 _ON_THE_WAY = (
-    ("ACL failure in script", "its login lacks a permission that our scripts need"),
+    ("ACL failure in script", _NOT_PERMITTED),
+    ("user executing the script can't", _NOT_PERMITTED),  # the same in Redis 7.0
     ("WRONGTYPE", "somebody else's data is under our keys"),
 )
 
