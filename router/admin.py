@@ -9,6 +9,9 @@ import grpc.aio
 from router.admit import shown
 from router.census import Census
 from router.dead import DeadTasks, Filter
+from router.keys import Keys
+from router.redrive import DeadPorts, DeadWork
+from router.service import deadline_of
 from tradewind import wire
 from tradewind.clock import Clock
 from tradewind.errors import InvalidTask, NotServedYet, StoreError
@@ -28,11 +31,17 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     """See proto/tradewind/v1/admin.proto."""
 
     def __init__(
-        self, fleet: Fleet, census: Census, reads: Mapping[str, Reads], clock: Clock
+        self,
+        fleet: Fleet,
+        census: Census,
+        stores: Mapping[str, DeadPorts],
+        keys: Keys,
+        clock: Clock,
     ) -> None:
-        """`reads` by region name."""
-        self._fleet, self._census, self._reads = fleet, census, reads
-        self._dead = DeadTasks(reads, fleet.partitions, clock)
+        """`stores` by region name."""
+        self._fleet, self._census, self._reads = fleet, census, stores
+        self._dead = DeadTasks(stores, fleet.partitions, clock)
+        self._work = DeadWork(fleet, stores, keys, clock)
 
     async def ListRegions(
         self, request: admin_pb2.ListRegionsRequest, context: Context
@@ -72,11 +81,11 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     ) -> admin_pb2.ListQueuesResponse:
         """List the counts of every queue in every region."""
         names = self._regions(request.region, "region")
-        answers, silent = await self._ask(names, lambda reads: reads.counts())
+        answers, silent = await self._ask(names, _counts_and_ages)
         return admin_pb2.ListQueuesResponse(
             queues=[
-                wire.queue_stats(name, queue, counts)
-                for name, queues in answers.items()
+                wire.queue_stats(name, queue, counts, oldest_ms=oldest_ms.get(queue))
+                for name, (queues, oldest_ms) in answers.items()
                 for queue, counts in sorted(queues.items())
                 if request.queue in {"", queue}
             ],
@@ -87,7 +96,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self, request: admin_pb2.ListDeadTasksRequest, context: Context
     ) -> admin_pb2.ListDeadTasksResponse:
         """List dead tasks, page by page."""
-        wanted = Filter.read(request.filter, self._regions(request.filter.region, "filter.region"))
+        wanted = self._filter(request.filter)
         page = await self._dead.page(wanted, request.page_size, request.page_token)
         counted, silent = await self._ask(wanted.regions, lambda reads: _dead(reads, wanted.queue))
         total = sum(counted.values()) if wanted.is_by_queue else page.total
@@ -125,20 +134,31 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def RedriveDeadTasks(
         self, request: admin_pb2.RedriveDeadTasksRequest, context: Context
     ) -> admin_pb2.RedriveDeadTasksResponse:
-        """Not in this release."""
-        _not_yet("RedriveDeadTasks")
+        """Make dead tasks ready again."""
+        wanted, deadline = self._filter(request.filter), deadline_of(context)
+        done = await self._work.redrive(wanted, dry_run=request.dry_run, deadline=deadline)
+        return admin_pb2.RedriveDeadTasksResponse(
+            count=done.count, silent_regions=sorted(done.silent)
+        )
 
     async def PurgeDeadTasks(
         self, request: admin_pb2.PurgeDeadTasksRequest, context: Context
     ) -> admin_pb2.PurgeDeadTasksResponse:
-        """Not in this release."""
-        _not_yet("PurgeDeadTasks")
+        """Remove dead tasks for good."""
+        wanted, deadline = self._filter(request.filter), deadline_of(context)
+        done = await self._work.purge(wanted, dry_run=request.dry_run, deadline=deadline)
+        return admin_pb2.PurgeDeadTasksResponse(
+            count=done.count, silent_regions=sorted(done.silent)
+        )
 
     async def ReloadPolicy(
         self, request: admin_pb2.ReloadPolicyRequest, context: Context
     ) -> admin_pb2.ReloadPolicyResponse:
         """Not in this release."""
         _not_yet("ReloadPolicy")
+
+    def _filter(self, sent: admin_pb2.DeadTaskFilter) -> Filter:
+        return Filter.read(sent, self._regions(sent.region, "filter.region"))
 
     def _regions(self, name: str, field: str) -> tuple[str, ...]:
         """Return the one region asked for, or all. Raises InvalidTask."""
@@ -164,6 +184,15 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         answers = await asyncio.gather(*(ask(name) for name in names))
         heard = {n: a for n, a in zip(names, answers, strict=True) if a is not None}
         return heard, sorted(set(names) - set(heard))
+
+
+async def _counts_and_ages(reads: Reads) -> tuple[Mapping[str, QueueCounts], dict[str, int]]:
+    """Read a region's counts by queue, and its longest waits in ms, of any priority."""
+    counts, by_priority = await asyncio.gather(reads.counts(), reads.oldest())
+    oldest_ms: dict[str, int] = {}
+    for (queue, _), age_ms in by_priority.items():
+        oldest_ms[queue] = max(age_ms, oldest_ms.get(queue, 0))
+    return counts, oldest_ms
 
 
 async def _dead(reads: Reads, queue: str) -> int:

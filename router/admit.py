@@ -12,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tradewind import limits
-from tradewind.errors import InvalidTask, NotServedYet, PayloadTooLarge, Violation
+from tradewind.errors import InvalidTask, PayloadTooLarge, Violation
 from tradewind.fingerprint import Body, PayloadNotCanonical, is_json, read_body
 from tradewind.fleet import Fleet
 from tradewind.v1 import task_pb2
@@ -43,8 +43,7 @@ class Admitted:
 def check(spec: TaskSpec, fleet: Fleet, *, now_ms: int) -> Admitted:
     """Return what the checks learnt. `now_ms` turns `not_before` into a delay.
 
-    Raises InvalidTask with all violations, PayloadTooLarge if that is the only problem, and
-    NotServedYet for `expires_at`.
+    Raises InvalidTask with all violations, PayloadTooLarge if that is the only problem.
     """
     found = [violation for step in _CHECKS for violation in step(spec, fleet)]
     start = _Start(spec, now_ms)
@@ -57,8 +56,6 @@ def check(spec: TaskSpec, fleet: Fleet, *, now_ms: int) -> Admitted:
     body = None if size > limits.MAX_PAYLOAD_BYTES else _read(spec, found)
     if found or body is None:
         raise InvalidTask(found)
-    if spec.HasField("expires_at"):
-        raise NotServedYet("expires_at is not served by this release; leave it unset")
     return Admitted(start.delay_ms, _ceil_ms(spec.timeout), body)
 
 
@@ -168,7 +165,7 @@ _CHECKS: tuple[Callable[[TaskSpec, Fleet], _Problems], ...] = (
 
 
 class _Start:
-    """When a task may first start, from `delay` or `not_before`."""
+    """When a task may first start, from `delay` or `not_before`, and whether it may expire so."""
 
     def __init__(self, spec: TaskSpec, now_ms: int) -> None:
         self.delay_ms = 0
@@ -200,8 +197,18 @@ class _Start:
     def _check_expiry(self, instant: Timestamp, now_ms: int) -> None:
         if not _is_timestamp(instant):
             self.problems.append(Violation("expires_at", "is not a valid timestamp"))
-        elif _ceil_ms(instant) <= now_ms:
+            return
+        left_ms = _nanos(instant) // 1_000_000 - now_ms
+        if left_ms <= 0:
             self.problems.append(Violation("expires_at", "must be in the future"))
+        elif left_ms <= self.delay_ms:
+            self.problems.append(Violation("expires_at", "must be after the earliest start"))
+        elif left_ms > self.delay_ms + limits.MAX_EXPIRY_MS:
+            days = limits.MAX_EXPIRY_MS // limits.DAY_MS
+            problem = (
+                f"may be at most {days} days after the earliest start; leave it unset for no end"
+            )
+            self.problems.append(Violation("expires_at", problem))
 
     def _set(self, field: str, delay_ms: int) -> None:
         if delay_ms > limits.MAX_DELAY_MS:

@@ -9,9 +9,11 @@ from typing import Protocol
 import grpc.aio
 
 from router.admin import AdminService
+from router.cancel import Canceller, EndingPorts
 from router.census import Census
 from router.flush import Flush
 from router.gauges import Gauges
+from router.keys import Keys
 from router.lookup import Lookup
 from router.reserve import Ledgers
 from router.route import Routes
@@ -21,11 +23,11 @@ from router.submit import Submitter
 from router.watch import Watches
 from tradewind.clock import Clock
 from tradewind.fleet import Fleet
-from tradewind.ports import Intake, Ledger, Reads, Vitals
+from tradewind.ports import DeadLetters, Intake, Ledger, Reads, Vitals
 from tradewind.v1 import admin_pb2_grpc, router_pb2_grpc
 
 
-class RegionPorts(Intake, Ledger, Reads, Vitals, Protocol):
+class RegionPorts(Intake, Ledger, Reads, Vitals, EndingPorts, DeadLetters, Protocol):
     """What a router needs of one region."""
 
 
@@ -62,8 +64,10 @@ class Gateway:
             clock,
             random.Random(secrets.randbits(128)),
         )
-        self._router = RouterService(fleet, self._submitter, lookup, self._watches)
-        self._admin = AdminService(fleet, self.census, stores, clock)
+        keys = Keys(fleet, stores)
+        self._canceller = Canceller(fleet, stores, keys, lookup, self._watches)
+        self._router = RouterService(fleet, self._submitter, lookup, self._watches, self._canceller)
+        self._admin = AdminService(fleet, self.census, stores, keys, clock)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve RouterService and AdminService on `server`."""
@@ -95,5 +99,6 @@ class Gateway:
     async def drain(self) -> None:
         """Return once nothing is on its way to a store any more."""
         await self._submitter.drain()
+        await self._canceller.drain()
         for flush in self._flushes.values():
             await flush.drain()

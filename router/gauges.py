@@ -2,29 +2,33 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 from router.census import Census
 from router.failures import report
 from tradewind.errors import StoreError
 from tradewind.fleet import Fleet
+from tradewind.limits import SECOND_MS
 from tradewind.metrics import (
     DEAD_TASKS,
     EXPECTED_WAIT_SECONDS,
+    OLDEST_TASK_AGE_SECONDS,
     PRIORITIES,
     TASK_QUEUE_LENGTH,
     queue_label,
 )
 from tradewind.policy.scores import wait_s
 from tradewind.ports import Reads
+from tradewind.task import Priority
 
 # As often as Prometheus scrapes by default; 64 partitions are then 4 commands a second, of the 15
-# that an idle region may cost (design section 3).
+# that an idle region may cost (design section 3). Ages are asked for where something waits only.
 EVERY_S: Final = 15.0
 
 
 class Gauges:
-    """Queue lengths, dead tasks and expected wait of one region."""
+    """Queue lengths, oldest ages, dead tasks and expected wait of one region."""
 
     def __init__(self, fleet: Fleet, reads: Reads, census: Census) -> None:
         """`reads` of the router's own region."""
@@ -42,7 +46,7 @@ class Gauges:
             await asyncio.sleep(EVERY_S)
 
     async def look(self) -> None:
-        """Read the counts once. Raises StoreError."""
+        """Read counts and ages once. Raises StoreError."""
         region = self._reads.region
         pending: Counter[tuple[str, str]] = Counter()
         dead: Counter[str] = Counter()
@@ -56,6 +60,15 @@ class Gauges:
             dead[label] += counts.dead
         for (queue, priority), ready in pending.items():
             TASK_QUEUE_LENGTH.labels(region, queue, priority).set(ready)
+        oldest_ms = dict.fromkeys(pending, 0)
+        ages_ms: Mapping[tuple[str, Priority], int] = {}
+        if any(pending.values()):
+            ages_ms = await self._reads.oldest()
+        for (queue, priority), age_ms in ages_ms.items():
+            place = (queue_label(self._fleet, queue), PRIORITIES[priority])
+            oldest_ms[place] = max(age_ms, oldest_ms.get(place, 0))
+        for (queue, priority), age_ms in oldest_ms.items():
+            OLDEST_TASK_AGE_SECONDS.labels(region, queue, priority).set(age_ms / SECOND_MS)
         wait = wait_s(self._census.view(region))
         for queue, count in dead.items():
             DEAD_TASKS.labels(region, queue).set(count)

@@ -19,6 +19,7 @@ class Identity:
     fingerprint: bytes
     mark: LedgerMark | None = None
     home: str = ""  # region of the entry; empty: whichever region stores the task
+    spare: str = ""  # region of an entry that home did not take; only where `request_id` is all
 
     @property
     def deduplicated(self) -> bool:
@@ -31,7 +32,8 @@ def identify(draft: Draft, body: Body, fence: tuple[str, ...], fleet: Fleet) -> 
 
     The home of a business key is the first region of the unweighted rendezvous order over the
     fence; that of a request_id is the caller's region where the fence allows, else the same order.
-    It is never the router's own region, which a repeat may not come through.
+    It is never the router's own region, which a repeat may not come through. The spare home of a
+    request_id is the next one of the order.
     """
     dedup = fleet.queue(draft.queue).dedup
     by_key = bool(draft.idempotency_key)
@@ -60,9 +62,10 @@ def identify(draft: Draft, body: Body, fence: tuple[str, ...], fleet: Fleet) -> 
             request_tag=request_key[:_TAG_BYTES],
             window_ms=REQUEST_ID_WINDOW_MS,
         )
-        inside = draft.origin_region in fleet.inside(fence)
-        home = draft.origin_region if inside else _first(mark.key, fence, fleet)
-        return Identity(fingerprint, mark, home)
+        order = affinity.unweighted(mark.key, fleet.inside(fence))
+        home = draft.origin_region if draft.origin_region in order else order[0]
+        spare = next((name for name in order if name != home), "")
+        return Identity(fingerprint, mark, home, spare)
     return Identity(fingerprint)
 
 

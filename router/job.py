@@ -60,6 +60,8 @@ class Job:
     deadline: Deadline
     created_ms: int
     fleet: Fleet
+    is_repeat: bool = True  # an earlier attempt may have left something
+    kept_at: str = ""  # the home of its ledger entry, once that is settled between two
     rule: str = ""  # of the latest decision
     refused: dict[str, StoreError] = field(default_factory=dict[str, StoreError])
 
@@ -70,7 +72,17 @@ class Job:
 
     def home(self, region: str) -> str:
         """Return where its ledger entry lives, if the task goes to `region`."""
-        return self.identity.home or region
+        return self.kept_at or self.identity.home or region
+
+    def falls_back(self) -> bool:
+        """Take the spare home from now on, since home has certainly nothing of this attempt.
+
+        False where that could make a second task: a repeat knows only its own attempt.
+        """
+        if self.is_repeat or self.kept_at or not self.identity.spare:
+            return False
+        self.kept_at = self.identity.spare
+        return True
 
     def mark_here(self, task_id: str, region: str) -> LedgerMark | None:
         """Return its mark, if the entry lives in the task's own region and partition."""
@@ -112,6 +124,7 @@ class Job:
             fence=self.resolved.fence,
             epoch=epoch,
             delay_ms=draft.delay_ms,
+            expires_ms=draft.expires_ms,
             max_crashes=self.fleet.queue(draft.queue).max_crashes,
             done_key=identity.fingerprint if identity.deduplicated else b"",
             mark=mark,

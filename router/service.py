@@ -4,10 +4,12 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc.aio
 
+from router.cancel import Canceller
 from router.failures import report
 from router.job import Deadline, Receipt
 from router.lookup import Lookup
@@ -15,7 +17,7 @@ from router.submit import Submitter
 from router.unordered import unordered
 from router.watch import Watches
 from tradewind import errors, statuses, wire
-from tradewind.errors import BatchTooLarge, InvalidTask, NotServedYet, TradewindError
+from tradewind.errors import BatchTooLarge, InvalidTask, TradewindError
 from tradewind.fleet import Fleet
 from tradewind.limits import MAX_BATCH_BYTES, MAX_BATCH_SPECS
 from tradewind.metrics import ROUTING_DECISIONS, SUBMIT_SECONDS, TASKS_SUBMITTED, queue_label
@@ -33,6 +35,10 @@ _TRACEPARENT: Final = re.compile(
 )
 STREAM_MESSAGES: Final = 32  # of one stream under way at once; then flow control holds the client
 
+ATTEMPT_METADATA: Final = "tradewind-attempt"  # "1": no earlier attempt with this request_id
+# gRPC itself sent the call again, with the caller's metadata (its proposal A6, retry design).
+_RESENT_METADATA: Final = "grpc-previous-rpc-attempts"
+
 _NOWHERE: Final = "none"  # the region label of a submit that is in no region
 _OUTCOMES: Final[dict[type[TradewindError], str]] = {
     errors.HomeUnreachable: "unavailable",
@@ -47,14 +53,27 @@ _OUTCOMES: Final[dict[type[TradewindError], str]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """What the metadata of a submit say."""
+
+    traceparent: str  # empty: none
+    is_repeat: bool  # or may be one: the caller did not say that it is the first attempt
+
+
 class RouterService(router_pb2_grpc.RouterServiceServicer):
     """See proto/tradewind/v1/router.proto."""
 
     def __init__(
-        self, fleet: Fleet, submitter: Submitter, lookup: Lookup, watches: Watches
+        self,
+        fleet: Fleet,
+        submitter: Submitter,
+        lookup: Lookup,
+        watches: Watches,
+        canceller: Canceller,
     ) -> None:
         """The parts that do the work."""
-        self._fleet, self._submitter = fleet, submitter
+        self._fleet, self._submitter, self._canceller = fleet, submitter, canceller
         self._lookup, self._watches = lookup, watches
         self._closing = asyncio.Event()
 
@@ -69,15 +88,14 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
         """Store one task."""
         if not request.HasField("spec"):
             raise InvalidTask.field("spec", "is required")
-        return await self._submit(request.spec, _traceparent(context), deadline_of(context))
+        return await self._submit(request.spec, _caller(context), deadline_of(context))
 
     async def SubmitTasks(
         self, request: router_pb2.SubmitTasksRequest, context: Context
     ) -> router_pb2.SubmitTasksResponse:
         """Store many tasks, each on its own."""
         _check_batch(len(request.specs), request.ByteSize())
-        traceparent, deadline = _traceparent(context), deadline_of(context)
-        results = await self._submit_all(request.specs, traceparent, deadline)
+        results = await self._submit_all(request.specs, _caller(context), deadline_of(context))
         return router_pb2.SubmitTasksResponse(results=results)
 
     async def SubmitTaskStream(
@@ -85,15 +103,24 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
         request_iterator: AsyncIterator[router_pb2.SubmitTaskStreamRequest],
         context: Context,
     ) -> AsyncIterator[router_pb2.SubmitTaskStreamResponse]:
-        """Store batches as they come; answer each when it is done."""
-        traceparent = _traceparent(context)
+        """Store batches as they come; answer each when it is done.
+
+        A message over a limit is answered with that error for each of its specs, an empty one with
+        no results: the others of the stream are not to suffer. Only what cannot be answered in a
+        message, or not be read, ends the stream, and not before all others are answered.
+        """
+        caller = _caller(context)
 
         async def answer(
             request: router_pb2.SubmitTaskStreamRequest,
         ) -> router_pb2.SubmitTaskStreamResponse:
-            _check_batch(len(request.specs), request.ByteSize())
-            deadline = deadline_of(context)
-            results = await self._submit_all(request.specs, traceparent, deadline)
+            try:
+                _check_batch(len(request.specs), request.ByteSize())
+            except (InvalidTask, BatchTooLarge) as error:
+                results = _all_refused(len(request.specs), error)
+            else:
+                deadline = deadline_of(context)
+                results = await self._submit_all(request.specs, caller, deadline)
             return router_pb2.SubmitTaskStreamResponse(sequence=request.sequence, results=results)
 
         async for response in unordered(request_iterator, answer, STREAM_MESSAGES, self._closing):
@@ -116,8 +143,13 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
     async def CancelTask(
         self, request: router_pb2.CancelTaskRequest, context: Context
     ) -> router_pb2.CancelTaskResponse:
-        """Not in this release."""
-        raise NotServedYet("CancelTask is not served by this release")
+        """End a task that has not ended, or ask its holder to."""
+        done = await self._canceller.cancel(request.task_id, deadline_of(context))
+        return router_pb2.CancelTaskResponse(
+            cancelled=done.cancelled,
+            requested=done.requested,
+            task=wire.task(done.record, whole=True),
+        )
 
     async def ExplainRoute(
         self, request: router_pb2.ExplainRouteRequest, context: Context
@@ -130,19 +162,24 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
         return router_pb2.ExplainRouteResponse(decision=shown)
 
     async def _submit_all(
-        self, specs: Sequence[TaskSpec], traceparent: str, deadline: Deadline
+        self, specs: Sequence[TaskSpec], caller: _Caller, deadline: Deadline
     ) -> list[router_pb2.SubmitTasksResult]:
         return await asyncio.gather(
-            *(_result(self._submit(spec, traceparent, deadline)) for spec in specs)
+            *(_result(self._submit(spec, caller, deadline)) for spec in specs)
         )
 
     async def _submit(
-        self, spec: TaskSpec, traceparent: str, deadline: Deadline
+        self, spec: TaskSpec, caller: _Caller, deadline: Deadline
     ) -> router_pb2.SubmitTaskResponse:
         began_s = time.perf_counter()
         region, outcome = _NOWHERE, "rejected"
         try:
-            receipt = await self._submitter.submit(spec, traceparent=traceparent, deadline=deadline)
+            receipt = await self._submitter.submit(
+                spec,
+                traceparent=caller.traceparent,
+                deadline=deadline,
+                is_repeat=caller.is_repeat,
+            )
             region, outcome = receipt.region, "duplicate" if receipt.duplicate else "accepted"
             ROUTING_DECISIONS.labels(region, receipt.rule).inc()
             return _shown(receipt)
@@ -186,6 +223,14 @@ def _shown(receipt: Receipt) -> router_pb2.SubmitTaskResponse:
     )
 
 
+def _all_refused(count: int, error: TradewindError) -> list[router_pb2.SubmitTasksResult]:
+    """Return the same error for each spec. Raises it where an answer would not hold that many."""
+    refused = router_pb2.SubmitTasksResult(error=statuses.to_status(error))
+    if count * refused.ByteSize() > MAX_BATCH_BYTES:
+        raise error
+    return [refused] * count
+
+
 def _check_batch(count: int, size_bytes: int) -> None:
     if not 1 <= count <= MAX_BATCH_SPECS:
         raise InvalidTask.field("specs", f"must hold 1 to {MAX_BATCH_SPECS} tasks, not {count}")
@@ -193,8 +238,13 @@ def _check_batch(count: int, size_bytes: int) -> None:
         raise BatchTooLarge(size_bytes, MAX_BATCH_BYTES)
 
 
-def _traceparent(context: Context) -> str:
+def _caller(context: Context) -> _Caller:
+    traceparent, is_first, resent = "", False, False
     for key, value in context.invocation_metadata() or ():
         if key == "traceparent" and isinstance(value, str) and _TRACEPARENT.fullmatch(value):
-            return value
-    return ""
+            traceparent = value
+        elif key == ATTEMPT_METADATA:
+            is_first = value == "1"
+        elif key == _RESENT_METADATA:
+            resent = True
+    return _Caller(traceparent, is_repeat=resent or not is_first)

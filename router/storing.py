@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from router.failures import report
 from router.flush import Flush
 from router.job import Deadline
 from tradewind.errors import (
@@ -39,20 +40,20 @@ class Storing:
     async def store(self, region: str, task: NewTask, deadline: Deadline) -> Stored | LedgerHit:
         """Return the outcome. Raises Refused after a definite refusal.
 
-        Raises OutcomeUnknown at the deadline if the task may be there, StoreContractBroken as it
-        comes.
+        Raises OutcomeUnknown if the task may be there: at the deadline, or at once where asking
+        again does not help.
         """
         sent = False  # whether an attempt whose answer is missing may have stored it
         for pause_s in _pauses():
             try:
                 outcome = await self._attempt(region, task, deadline)
-            except StoreContractBroken:
-                raise
             except StoreError as error:
                 if not sent and not _may_have_stored(error):
                     raise Refused(region, error) from None
                 sent = True
-                if isinstance(error, StoreFull):
+                if isinstance(error, StoreContractBroken):
+                    report(f"enqueue in {region}", error)  # perhaps a bug of ours, too
+                if not _may_do_better(error):
                     return await self._settle(region, task, error, deadline)
             else:
                 if outcome is not None:
@@ -61,7 +62,8 @@ class Storing:
                 break
             await asyncio.sleep(min(pause_s, deadline.left_s()))
         if sent:
-            raise OutcomeUnknown(task.task_id, deadline_passed=deadline.is_callers)
+            over = deadline.is_callers
+            raise OutcomeUnknown(task.task_id, deadline_passed=over, region=region)
         raise Refused(region, StoreUnavailable(region, "the deadline passed", sent=False))
 
     async def _attempt(
@@ -80,21 +82,36 @@ class Storing:
         return None if isinstance(outcome, TooLate) else outcome
 
     async def _settle(
-        self, region: str, task: NewTask, full: StoreFull, deadline: Deadline
+        self, region: str, task: NewTask, why: StoreError, deadline: Deadline
     ) -> Stored:
-        """End the doubt about an earlier attempt in a region that takes nothing new any more."""
+        """End the doubt about an attempt in a region where another one would not help.
+
+        With a tombstone in its place the task can be stored elsewhere; raises Refused with `why`.
+        """
         try:
             async with asyncio.timeout(deadline.left_s()):
                 stored = await self._intakes[region].refuse(task.task_id, task.epoch)
         except (StoreError, TimeoutError):
-            raise OutcomeUnknown(task.task_id, deadline_passed=False) from None
+            raise OutcomeUnknown(task.task_id, deadline_passed=False, region=region) from None
         if stored is None:
-            raise Refused(region, full)
+            if isinstance(why, StoreContractBroken):
+                why = StoreUnavailable(region, "its Redis fails our scripts", sent=False)
+            raise Refused(region, why)
         return stored
 
 
 def _may_have_stored(error: StoreError) -> bool:
+    # A script that failed may have run half-way.
+    if isinstance(error, StoreContractBroken):
+        return True
     return isinstance(error, StoreUnavailable) and error.sent
+
+
+def _may_do_better(error: StoreError) -> bool:
+    """Whether the same call may succeed soon: not on foreign data, or without a permission."""
+    if isinstance(error, StoreUnavailable):
+        return not error.failed
+    return not isinstance(error, StoreFull | StoreContractBroken)
 
 
 def _pauses() -> Iterator[float]:

@@ -15,12 +15,13 @@ from router import admit
 from router.identity import identify, partition
 from router.job import Deadline, Job, Receipt
 from router.lookup import Lookup
-from router.reserve import Ledgers, Reservation
+from router.reserve import BARE, Ledgers, NotKept, Reservation
 from router.route import Routes
 from router.storing import Refused, Storing
 from tradewind import ids, wire
 from tradewind.clock import Clock
 from tradewind.errors import (
+    HomeUnreachable,
     IdempotencyKeyReused,
     InvalidTask,
     NoRegionPermitted,
@@ -30,6 +31,7 @@ from tradewind.errors import (
     StoreMoving,
     StoreUnavailable,
     SubmitInFlight,
+    TradewindError,
 )
 from tradewind.fingerprint import Body
 from tradewind.fleet import Fleet
@@ -71,28 +73,17 @@ class Submitter:
         self._clock, self._entropy = clock, entropy
         self._held: set[asyncio.Task[Receipt]] = set()
 
-    async def submit(self, spec: TaskSpec, *, traceparent: str, deadline: Deadline) -> Receipt:
+    async def submit(
+        self, spec: TaskSpec, *, traceparent: str, deadline: Deadline, is_repeat: bool = True
+    ) -> Receipt:
         """Store a task, or find the one that an earlier submit stored.
 
+        `is_repeat` is False only if certainly no earlier attempt with its request_id was made.
         Raises the errors of contract section 3, and OutcomeUnknown if the task may be stored.
         """
         job = self._job(spec, traceparent, deadline)
-        moved = 0
-        while True:
-            region = self._choose(job)
-            task_id = self._mint(job, region)
-            try:
-                if job.identity.mark is None or job.mark_here(task_id, region) is not None:
-                    return await self._at_once(job, region, task_id)
-                return await self._to_the_end(self._reserved(job, region, task_id))
-            except Refused as refused:
-                free = job.identity.mark is None and not job.draft.affinity_key
-                moved += 1
-                if free and isinstance(refused.error, StoreMoving) and moved < _OTHER_PARTITIONS:
-                    continue
-                if refused.region in job.refused or job.deadline.is_over:
-                    raise refused.error from None
-                job.refused[refused.region] = refused.error
+        job.is_repeat = is_repeat
+        return await self._earlier(job) or await self._anew(job)
 
     def plan(self, spec: TaskSpec) -> Plan:
         """Decide without storing anything; that there is no region is an answer, too.
@@ -144,6 +135,30 @@ class Submitter:
         place = partition(job.draft, job.identity, self._fleet.partitions, entropy >> 48)
         return ids.mint(self._clock.now_ms(), ids.region_code(region), place, entropy)
 
+    async def _anew(self, job: Job) -> Receipt:
+        """Try one region after the other, each only after a definite refusal."""
+        moved = 0
+        while True:
+            region = self._choose(job)
+            task_id = self._mint(job, region)
+            try:
+                if job.identity.mark is None or job.mark_here(task_id, region) is not None:
+                    return await self._at_once(job, region, task_id)
+                return await self._to_the_end(self._reserved(job, region, task_id))
+            except Refused as refused:
+                free = job.identity.mark is None and not job.draft.affinity_key
+                moved += 1
+                if free and isinstance(refused.error, StoreMoving) and moved < _OTHER_PARTITIONS:
+                    continue
+                if refused.region in job.refused or job.deadline.is_over:
+                    raise refused.error from None
+                job.refused[refused.region] = refused.error
+                if refused.region == job.identity.home:  # its entry was to be stored with it
+                    job.falls_back()
+            except NotKept as kept:
+                if not kept.certain or not job.falls_back():
+                    raise _doubtful(job, kept) from None
+
     async def _at_once(self, job: Job, region: str, task_id: str) -> Receipt:
         """Task and ledger entry in one script, or a task without an entry."""
         task = job.task(task_id, region, mark=job.mark_here(task_id, region))
@@ -151,6 +166,22 @@ class Submitter:
         if isinstance(outcome, Stored):
             return Receipt(task_id, region, outcome.state, duplicate=False, rule=job.rule)
         return await self._to_the_end(self._known(job, region, outcome))
+
+    async def _earlier(self, job: Job) -> Receipt | None:
+        """Answer a repeat whose entry is there; else settle where it has to be made."""
+        identity, mark = job.identity, job.reservation()
+        if not job.is_repeat or not identity.spare or mark is None:
+            return None
+        task_id = self._mint(job, identity.home)
+        try:
+            job.kept_at, hit = await self._ledgers.settle(
+                mark, identity.home, identity.spare, task_id, job.deadline
+            )
+        except NotKept as kept:
+            raise _doubtful(job, kept) from None
+        if hit is None:
+            return None
+        return await self._to_the_end(self._known(job, job.kept_at, hit))
 
     async def _reserved(self, job: Job, region: str, task_id: str) -> Receipt:
         """Reserve at home, store at the region, confirm at home."""
@@ -227,7 +258,10 @@ class Submitter:
         )
         if wanted.home != held.home:  # scope region: the entry goes where the task goes
             await self._ledgers.discard(held, job.deadline)
-        hit = await self._ledgers.reserve(wanted, job.deadline)
+        try:
+            hit = await self._ledgers.reserve(wanted, job.deadline)
+        except NotKept as kept:
+            raise kept.error from None  # the entry stands as it was, and a repeat moves it on
         return wanted if hit is None else await self._known(job, wanted.home, hit)
 
     async def _known(self, job: Job, home: str, hit: LedgerHit) -> Receipt:
@@ -237,6 +271,11 @@ class Submitter:
         theirs = Reservation(
             mark, home, hit.task_id, hit.region, hit.epoch, time.monotonic(), adopted=True
         )
+        if hit.epoch == BARE:
+            if home == job.identity.spare:  # a repeat was faster, and has settled on home
+                raise HomeUnreachable(job.identity.home)
+            await self._ledgers.discard(theirs, job.deadline)
+            raise SubmitInFlight(hit.task_id, 1)
         if not hit.same_payload:
             await self._refuse_other_payload(job, hit, theirs)
         if hit.confirmed:
@@ -291,3 +330,10 @@ class Submitter:
         self._held.discard(task)
         if not task.cancelled():
             task.exception()  # seen, if nobody waits for it any more
+
+
+def _doubtful(job: Job, kept: NotKept) -> TradewindError:
+    """Return what to answer: a full home cannot say whether it has the entry of a repeat."""
+    if job.is_repeat and job.identity.spare:
+        return HomeUnreachable(kept.home)
+    return kept.error

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -16,9 +16,9 @@ async def unordered(
 ) -> AsyncIterator[Response]:
     """Yield answers as they come, with at most `limit` requests taken and not yet yielded.
 
-    That bound is the back-pressure: at it, no more is read. The first error of an answer, or of
-    the requests, ends the stream with that error; what else is under way is cancelled. Once
-    `closing` is set no more is read, and the stream ends when all that was taken is answered.
+    That bound is the back-pressure: at it, no more is read. After the first error of an answer, or
+    of the requests, or once `closing` is set, no more is read; when all that was taken has been
+    answered the stream ends, with that error if there was one.
     """
     room = asyncio.Semaphore(limit)
     done: asyncio.Queue[asyncio.Future[Response] | None] = asyncio.Queue()
@@ -42,18 +42,28 @@ async def unordered(
     reader.add_done_callback(end)
     closer = asyncio.create_task(close())
     reading = True
+    failure: BaseException | None = None
     try:
         while reading or working:
             task = await done.get()
             if task is None:
                 reading = False
-                if not reader.cancelled():
-                    reader.result()
+                failure = failure or _failure(reader)
                 continue
             working.discard(task)
+            if error := _failure(task):
+                failure = failure or error
+                reader.cancel()
+                continue
             yield task.result()
             room.release()
+        if failure is not None:
+            raise failure
     finally:
         for left in (reader, closer, *working):
             left.cancel()
         await asyncio.gather(reader, closer, *working, return_exceptions=True)
+
+
+def _failure(ended: asyncio.Future[Any]) -> BaseException | None:
+    return None if ended.cancelled() else ended.exception()

@@ -107,11 +107,12 @@ class OutcomeUnknown(TradewindError):
     retryable = True
     reason = "OUTCOME_UNKNOWN"
 
-    def __init__(self, task_id: str, *, deadline_passed: bool) -> None:
-        """`deadline_passed` chooses DEADLINE_EXCEEDED over UNAVAILABLE."""
-        self.task_id, self.deadline_passed = task_id, deadline_passed
+    def __init__(self, task_id: str, *, deadline_passed: bool, region: str = "") -> None:
+        """`deadline_passed` chooses DEADLINE_EXCEEDED over UNAVAILABLE; `region` did not say."""
+        self.task_id, self.deadline_passed, self.region = task_id, deadline_passed, region
+        where = f" in region {region}" if region else ""
         super().__init__(
-            f"task {task_id} may have been stored; repeat with the same request_id "
+            f"task {task_id} may have been stored{where}; repeat with the same request_id "
             "or idempotency_key to find out",
         )
 
@@ -183,9 +184,9 @@ class StoreUnavailable(StoreError):
     retryable = True
     reason = "STORE_UNAVAILABLE"
 
-    def __init__(self, region: str, cause: str, *, sent: bool) -> None:
-        """`cause` is ours, never raw Redis text."""
-        self.region, self.cause, self.sent = region, cause, sent
+    def __init__(self, region: str, cause: str, *, sent: bool, failed: bool = False) -> None:
+        """`cause` is ours, never raw Redis text. `failed`: a script did, and will again."""
+        self.region, self.cause, self.sent, self.failed = region, cause, sent, failed
         super().__init__(f"region {region} does not answer ({cause})")
 
 

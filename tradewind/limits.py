@@ -24,6 +24,7 @@ MAX_LABEL_VALUE_BYTES = 1 * KIB
 MAX_RESIDENCY_GROUPS = 32
 MAX_CONTENT_TYPE_BYTES = 200
 MAX_DELAY_MS = 30 * DAY_MS  # contract section 3; Cloud Tasks allows the same
+MAX_EXPIRY_MS = 30 * DAY_MS  # from the earliest start; a forgotten task is not kept for ever
 MAX_TIMEOUT_MS = 12 * HOUR_MS  # the longest visibility time-out that SQS allows
 MAX_ATTEMPTS = 10_000
 MAX_RESULT_BYTES = 256 * KIB  # contract section 7
@@ -41,6 +42,7 @@ UNSETTLED_IMPORT_MS = 1 * HOUR_MS  # then the target asks the source
 # --- work per call (invariant 9)
 MAX_CLAIM = 128  # tasks a claim, and stale tickets dropped by one
 MAX_PROMOTE = 64  # due tasks made ready by one call
+MAX_EXPIRE = 64  # waiting tasks past their expiry that one sweep ends
 MAX_REAP = 64  # expired leases taken back by one call
 MAX_FLUSH = 256  # submits of one group flush
 FLUSH_WAIT_MS = 1.0  # the longest a submit waits for company; none when idle

@@ -41,7 +41,15 @@ OTHER: Final = "other"
 
 # Closed label sets. A value outside its set is a bug in the caller.
 SUBMIT_OUTCOMES: Final = ("accepted", "duplicate", "rejected", "full", "unavailable", "unknown")
-PROCESS_OUTCOMES: Final = ("completed", "retried", "dead", "released", "refused")
+PROCESS_OUTCOMES: Final = (
+    "completed",
+    "retried",
+    "dead",
+    "released",
+    "cancelled",
+    "expired",
+    "refused",
+)
 FAILURE_KINDS: Final = (
     "error",
     "timeout",
@@ -82,6 +90,13 @@ TASKS_FAILED = Counter(
 TASK_QUEUE_LENGTH = Gauge(
     "tradewind_task_queue_length",
     "Ready tasks that wait, by priority.",
+    ["region", "queue", "priority"],
+    registry=REGISTRY,
+    multiprocess_mode="livemostrecent",
+)
+OLDEST_TASK_AGE_SECONDS = Gauge(
+    "tradewind_oldest_task_age_seconds",
+    "How long the longest waiting ready task has waited; 0 if none is ready.",
     ["region", "queue", "priority"],
     registry=REGISTRY,
     multiprocess_mode="livemostrecent",

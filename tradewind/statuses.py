@@ -71,7 +71,7 @@ _FIELDS: Final[dict[type[TradewindError], Mapping[str, Callable[[str], Any]]]] =
     errors.HomeUnreachable: {"region": str},
     errors.IdempotencyKeyReused: {"first_id": str},
     errors.IdentityMismatch: {"region": str, "field": str, "found": str, "expected": str},
-    errors.OutcomeUnknown: {"task_id": str, "deadline_passed": _bool},
+    errors.OutcomeUnknown: {"task_id": str, "deadline_passed": _bool, "region": str},
     errors.PayloadTooLarge: {"size_bytes": int, "limit_bytes": int},
     errors.RegionSilent: {"regions": _names},
     errors.StoreFull: {"region": str},

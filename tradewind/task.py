@@ -39,6 +39,7 @@ class Draft:
     residency: tuple[str, ...] = ()
     pin_region: str = ""
     delay_ms: int = 0  # from now; `not_before` has been turned into this by admission
+    expires_ms: int = 0  # 0: never
     timeout_ms: int = 0  # 0: the queue's
     max_attempts: int = 0  # 0: the queue's
     origin_region: str = ""

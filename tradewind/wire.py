@@ -67,6 +67,7 @@ def draft(spec: task_pb2.TaskSpec, *, delay_ms: int, timeout_ms: int) -> Draft:
         residency=tuple(spec.residency),
         pin_region=spec.pin_region,
         delay_ms=delay_ms,
+        expires_ms=spec.expires_at.ToMilliseconds() if spec.HasField("expires_at") else 0,
         timeout_ms=timeout_ms,
         max_attempts=spec.max_attempts,
         origin_region=spec.origin_region,
@@ -105,12 +106,15 @@ def task(record: Record, *, whole: bool) -> task_pb2.Task:
         settled=record.settled,
         failover=record.failover,
         fence=record.fence,
+        cancel_requested=record.cancel_requested and record.state is State.PROCESSING,
     )
     _add_spec(shown, record.packed, whole=whole)
     _add_times(shown, record)
     _add_hops(shown, record)
     if record.death or record.failure is not None:
         shown.error.CopyFrom(_error(record.death, record.failure))
+    if record.progress or record.progress_note:
+        shown.progress.fraction, shown.progress.note = record.progress, record.progress_note
     if whole:
         shown.result = record.result
     return shown
@@ -169,10 +173,12 @@ def worker(live: LiveWorker) -> admin_pb2.Worker:
     )
 
 
-def queue_stats(region_name: str, queue: str, counts: QueueCounts) -> admin_pb2.QueueStats:
-    """Return the counts of one queue in one region."""
+def queue_stats(
+    region_name: str, queue: str, counts: QueueCounts, *, oldest_ms: int | None
+) -> admin_pb2.QueueStats:
+    """Return the counts of one queue in one region; `oldest_ms`: None if nothing is ready."""
     high, normal, low = counts.pending
-    return admin_pb2.QueueStats(
+    shown = admin_pb2.QueueStats(
         region=region_name,
         queue=queue,
         pending_high=high,
@@ -185,6 +191,9 @@ def queue_stats(region_name: str, queue: str, counts: QueueCounts) -> admin_pb2.
         moving=counts.moving,
         dead=counts.dead,
     )
+    if oldest_ms is not None:
+        shown.oldest_age.CopyFrom(_duration(oldest_ms))
+    return shown
 
 
 def error_kind(death: str, failure: Failure | None) -> str:

@@ -60,6 +60,7 @@ class _Held:
     claim: Claim
     signals: Signals
     on_lost: Callable[[], None]
+    on_cancel: Callable[[], None]
     period_ms: float
     due_ms: float
     trusted_until_ms: float  # counted from before the request: a slow answer never lengthens it
@@ -104,15 +105,30 @@ class Guard:
             self._thread.join(2 * _STOP_TIMEOUT_S)
 
     def hold(
-        self, claim: Claim, signals: Signals, on_lost: Callable[[], None], *, asked_ms: float
+        self,
+        claim: Claim,
+        signals: Signals,
+        *,
+        on_lost: Callable[[], None],
+        on_cancel: Callable[[], None],
+        asked_ms: float,
     ) -> None:
         """Keep the lease of `claim`, asked for at monotonic `asked_ms`, until `drop`.
 
-        `on_lost` is called in the guard's thread.
+        `on_lost` and `on_cancel` (its cancel was asked for) are called in the guard's thread; the
+        latter with every renewal that says so.
         """
         lease_ms = self._fleet.queue(claim.queue).lease_ms
         period_ms = lease_ms / RENEWALS_PER_LEASE
-        held = _Held(claim, signals, on_lost, period_ms, asked_ms + period_ms, asked_ms + lease_ms)
+        held = _Held(
+            claim,
+            signals,
+            on_lost,
+            on_cancel,
+            period_ms,
+            due_ms=asked_ms + period_ms,
+            trusted_until_ms=asked_ms + lease_ms,
+        )
         with self._lock:
             self._held[claim.task_id, claim.token] = held
 
@@ -120,6 +136,17 @@ class Guard:
         """Let go of it: settled, or lost."""
         with self._lock:
             self._held.pop((claim.task_id, claim.token), None)
+
+    @property
+    def held(self) -> int:
+        """How many leases it keeps."""
+        return len(self._held)
+
+    def recheck(self) -> None:
+        """Renew everything now: word of a requested cancel may have been missed."""
+        with self._lock:
+            for held in self._held.values():
+                held.due_ms = -float("inf")
 
     def _main(self) -> None:
         asyncio.run(self._run())
@@ -188,6 +215,8 @@ class Guard:
                 held.due_ms = asked_ms + held.period_ms
                 held.trusted_until_ms = asked_ms + lease_ms[held.claim.queue]
                 held.signals.doubtful.clear()
+                if answer.cancel_requested:
+                    held.on_cancel()
 
     def _not_renewed(self, held: _Held, error: StoreError) -> None:
         self._reach.interrupted()

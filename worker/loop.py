@@ -1,57 +1,33 @@
-"""The line of steps: wait, claim, hold, attempt, settle."""
+"""The first steps of the line: wait, claim. Holding, running and settling are the runner's."""
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from tradewind import metrics
 from tradewind.clock import Clock
 from tradewind.errors import StoreError
-from tradewind.handlers import Signals
 from tradewind.limits import MAX_CLAIM
 from tradewind.ports import Claims, Upkeep
-from tradewind.task import Bury, Claim, ClaimBatch, Release, RetryAt, Settlement, Swept
+from tradewind.task import ClaimBatch, Swept
+from worker.describe import name_of, where
 from worker.guard import Guard
 from worker.line import COLD_MS, Line
 from worker.patience import Patience, lasting
 from worker.pool import Pace, Pool
 from worker.reach import Reach
-from worker.run import Job, Ran, attempt, prepare
-from worker.settle import HandedBack, Terms, settle
-from worker.settler import Settler
-from worker.threads import Threads
+from worker.runner import Runner
 from worker.timers import Timers
 
 _log = logging.getLogger(__name__)
 _WAIT_S: Final = 5.0  # a blocked wait says so little that a dead connection shows only at its end
 _FIRST_WAIT_S: Final = 0.1  # after an error
 _SIDE_BY_SIDE: Final = 4  # partitions claimed from at the same time: they leave in one write
-_GOES_ON: Final = (
-    "a handler runs on although it was told to stop: another attempt may run beside it, and its "
-    "slot stays taken until it ends"
-)
 _RELEASE_TIMEOUT_S: Final = 3.0  # for handing back at the end; leases bring back what is left
 
 
 class Work(Claims, Upkeep, Protocol):
     """What the loop needs of a region's store."""
-
-
-@dataclass(eq=False, slots=True)
-class _Slot:
-    """A claim in one of this worker's places."""
-
-    claim: Claim
-    stop: "asyncio.Future[None]"
-    signals: Signals = field(default_factory=Signals)
-
-    def end(self) -> None:
-        """Have the handler stopped."""
-        if not self.stop.done():
-            self.stop.set_result(None)
 
 
 class Loop:
@@ -74,18 +50,21 @@ class Loop:
         """`on_buried(partition, in_ms)` hears when a courier should look at a dead task."""
         self._store, self._pool, self._guard = store, pool, guard
         self._pace, self._reach, self._clock = pace, reach, clock
-        self._on_buried = on_buried
-        self._threads = Threads()
         self._timers = Timers(self._heat)
-        self._settler = Settler(
-            store, fleet=pool.fleet, guard=guard, reach=reach, on_settled=self._settled
+        self._runner = Runner(
+            store,
+            pool,
+            guard=guard,
+            pace=pace,
+            reach=reach,
+            on_change=self._nudge,
+            on_due=self._due,
+            on_buried=on_buried,
         )
-        self._slots: set[_Slot] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._line = Line()
         self._changed = asyncio.Event()
         self._claiming = 0
-        self._handed_back: set[int] = set()
         self._watching: asyncio.Task[None] | None = None
         self._stopping = False
         self._trouble = "no connection yet"
@@ -104,12 +83,11 @@ class Loop:
     async def run(self) -> None:
         """Take and run tasks until cancelled. The store has been started."""
         self._trouble = ""
-        for kind in metrics.SLOT_KINDS:
-            metrics.WORKER_SLOTS.labels(self._pool.region, kind).set(0)
-        self._count_slots()
         async with asyncio.TaskGroup() as group:
-            group.create_task(lasting(self._settler.run, "settling"))
+            group.create_task(lasting(self._runner.report, "settling"))
             group.create_task(lasting(self._take, "claiming"))
+            group.create_task(lasting(self._hear, "hearing of cancels"))
+            group.create_task(lasting(self._runner.tell_progress, "reporting progress"))
             self._watching = group.create_task(lasting(self._watch, "waiting for work"))
 
     async def drain(self, grace: "asyncio.Future[None]") -> None:
@@ -125,19 +103,18 @@ class Loop:
         idle = asyncio.ensure_future(self._idle())
         await asyncio.wait({idle, grace}, return_when=asyncio.FIRST_COMPLETED)
         if not idle.done():
-            _log.warning("the grace is over", extra={"unfinished": len(self._slots)})
-            for slot in self._slots:
-                slot.end()
+            _log.warning("the grace is over", extra={"unfinished": self._runner.busy})
+            self._runner.end_all()
             await asyncio.wait({idle}, timeout=_RELEASE_TIMEOUT_S)
         idle.cancel()
         # Our own wait may have swallowed the hints of what was handed back.
-        await asyncio.gather(*map(self._pass_on, self._handed_back))
+        await asyncio.gather(*map(self._pass_on, self._runner.handed_back))
 
     @property
     def _free(self) -> int:
-        if self._stopping or self._settler.backlog > self._pool.concurrency:
+        if self._stopping or self._runner.backlog > self._pool.concurrency:
             return 0
-        return self._pool.concurrency - len(self._slots)
+        return self._pool.concurrency - self._runner.busy
 
     # --- wait
 
@@ -211,20 +188,24 @@ class Loop:
                 lease_ms=self._pool.lease_ms,
                 handlers=self._pool.handlers,
                 limit=limit,
+                starvation_ms=self._pool.starvation_ms,
             )
         except StoreError as error:
             self._failed(error)
             self._line.has_more(partition)
             return False
+        else:
+            self._trouble = ""
+            self._reach.reached(partition)
+            self._note(partition, batch)
+            for claim in batch.claims:
+                self._runner.start(claim, asked_ms, stopping=self._stopping)
+            return True
         finally:
             self._claiming -= 1
+            if not self._claiming:
+                self._runner.arrived()
             self._nudge()
-        self._trouble = ""
-        self._reach.reached(partition)
-        self._note(partition, batch)
-        for claim in batch.claims:
-            self._start(claim, asked_ms)
-        return True
 
     def _note(self, partition: int, batch: ClaimBatch) -> None:
         """What the partition said of itself."""
@@ -240,93 +221,17 @@ class Loop:
         if not self._stopping:
             self._timers.arm(partition, in_ms)
 
-    # --- hold, attempt, settle
+    # --- cancels
 
-    def _start(self, claim: Claim, asked_ms: float) -> None:
-        loop = asyncio.get_running_loop()
-        slot = _Slot(claim, loop.create_future())
-
-        def lost() -> None:
-            slot.signals.cancelled.set()
-            loop.call_soon_threadsafe(slot.end)
-
-        self._guard.hold(claim, slot.signals, lost, asked_ms=asked_ms)
-        metrics.START_DELAY_SECONDS.observe(max(claim.claimed_ms - claim.ready_ms, 0) / 1000)
-        prepared = prepare(claim, self._pool.app, self._pool.fleet, slot.signals)
-        if self._stopping or not isinstance(prepared, Job):
-            verdict = HandedBack() if isinstance(prepared, Job) else prepared
-            policy = self._pool.fleet.queue(claim.queue)
-            terms = Terms(policy.attempts, policy.timeout_ms)
-            self._settler.put(settle(claim, verdict, policy, terms, jitter=0.0))
-            return
-        self._slots.add(slot)
-        self._count_slots()
-        self._spawn(self._run(slot, prepared))
-
-    async def _run(self, slot: _Slot, job: Job) -> None:
-        began_ms = self._clock.monotonic_ms()
-        leftover = None
-        try:
-            ran = await attempt(job, self._threads, slot.stop, self._clock)
-            leftover = ran.leftover
-            took_s = (self._clock.monotonic_ms() - began_ms) / 1000
-            self._pace.ended(took_s)
-            metrics.TASK_SECONDS.observe(took_s)
-            jitter = random.random()
-            settlement = settle(job.claim, ran.verdict, job.policy, job.terms, jitter=jitter)
-            self._log(settlement, ran, took_s)
-            self._settler.put(settlement)
-        finally:
-            if leftover is None:
-                self._leave(slot)
-            else:  # The slot stays taken until the handler really ends; nothing else waits for it.
-                self._tell(job, _GOES_ON)
-                leftover.add_done_callback(lambda _: self._ended_late(slot, job))
-
-    def _ended_late(self, slot: _Slot, job: Job) -> None:
-        self._tell(job, "a handler that could not be stopped has ended")
-        self._leave(slot)
-
-    def _leave(self, slot: _Slot) -> None:
-        self._slots.discard(slot)
-        self._count_slots()
-        self._nudge()
-
-    def _settled(self, settlement: Settlement) -> None:
-        partition = settlement.claim.partition
-        if isinstance(settlement, Bury) and settlement.may_move:
-            self._on_buried(partition, settlement.move_after_ms)
-        elif isinstance(settlement, RetryAt):
-            self._due(partition, settlement.delay_ms)
-        elif isinstance(settlement, Release):
-            self._handed_back.add(partition)
-        self._nudge()
-
-    def _log(self, settlement: Settlement, ran: Ran, took_s: float) -> None:
-        """One line for an attempt that failed. No message of the app: it may quote a payload."""
-        if not isinstance(settlement, RetryAt | Bury):
-            return
-        claim = settlement.claim
-        _log.warning(
-            "task failed and is dead-lettered"
-            if isinstance(settlement, Bury)
-            else "an attempt failed and will be repeated",
-            extra={
-                "task_id": claim.task_id,
-                "task": claim.name,
-                "attempt": claim.attempt,
-                "kind": settlement.failure.kind,
-                "error": ran.error,
-                "where": ran.where,
-                "took_s": round(took_s, 3),
-            },
-        )
-
-    @staticmethod
-    def _tell(job: Job, what: str) -> None:
-        claim = job.claim
-        extra = {"task_id": claim.task_id, "task": claim.name, "attempt": claim.attempt}
-        _log.warning(what, extra=extra)
+    async def _hear(self) -> None:
+        """Stop what somebody asked to be cancelled."""
+        async for task_id in self._store.cancels():
+            if not task_id:  # some may have been missed: renewals tell of those
+                self._guard.recheck()
+                continue
+            self._runner.call_off(task_id)
+            if not self._claiming:
+                self._runner.arrived()
 
     # --- bookkeeping
 
@@ -335,11 +240,11 @@ class Loop:
 
         Claims under way are waited for, since what they bring is to be handed back.
         """
-        while self._claiming or self._tasks or self._settler.backlog:
+        while self._claiming or self._tasks or self._runner.active:
             await self._until(lambda: not self._claiming)
             if self._tasks:
                 await asyncio.wait(self._tasks)
-            await self._settler.idle()
+            await self._runner.idle()
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         while not holds():
@@ -357,17 +262,11 @@ class Loop:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a step of the worker failed", exc_info=error)
+            extra = {"error": name_of(error), "where": where(error)}
+            _log.error("a step of the worker failed", extra=extra)
 
     def _failed(self, error: StoreError) -> None:
         self._reach.interrupted()
         if not self._trouble:
             _log.warning("the store cannot be used", extra={"reason": str(error)})
         self._trouble = str(error)
-
-    def _count_slots(self) -> None:
-        busy = len(self._slots)
-        self._pace.busy = busy
-        metrics.WORKER_SLOTS.labels(self._pool.region, "busy").set(busy)
-        free = max(self._pool.concurrency - busy, 0)
-        metrics.WORKER_SLOTS.labels(self._pool.region, "free").set(free)

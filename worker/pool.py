@@ -40,6 +40,11 @@ class Pool:
         """Lease by queue."""
         return {queue: self.fleet.queue(queue).lease_ms for queue in self.queues}
 
+    @property
+    def starvation_ms(self) -> Mapping[str, int]:
+        """How long a ready task waits at most behind a higher priority, by queue."""
+        return {queue: self.fleet.queue(queue).starvation_after_ms for queue in self.queues}
+
 
 def new_worker_id(region: str) -> str:
     """A name for this process that no other has, and that tells people where it runs."""

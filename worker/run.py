@@ -2,11 +2,9 @@
 
 import asyncio
 import functools
-import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Final
 
 from tradewind import codec
@@ -22,10 +20,12 @@ from tradewind.handlers import (
     Signals,
     encode_result,
 )
-from tradewind.limits import KIB, MAX_ERROR_BYTES, MAX_TIMEOUT_MS
+from tradewind.limits import MAX_TIMEOUT_MS
 from tradewind.task import Claim, Failure
 from tradewind.v1.task_pb2 import TaskSpec
+from worker.describe import describe, name_of, said, where
 from worker.settle import (
+    CalledOff,
     Failed,
     HandedBack,
     Rejected,
@@ -37,10 +37,10 @@ from worker.settle import (
     Unreadable,
     Verdict,
 )
+from worker.slot import Halt
 from worker.threads import Threads
 
-_MESSAGE_BYTES: Final = 4 * KIB  # of MAX_ERROR_BYTES; the traceback gets the rest
-_FRAMES: Final = 20  # of a traceback; the innermost tell what failed
+_OURS: Final = frozenset({__file__, Threads.run.__code__.co_filename})  # frames before the app's
 _HAS_RUN: Final = "the handler has run and is not run again"
 _CANCEL_GRACE_S: Final = 0.5  # for `finally` blocks of a cancelled coroutine
 
@@ -107,36 +107,61 @@ class Ran:
     where: str = ""  # FILE:LINE where that was
 
 
-async def attempt(job: Job, threads: Threads, stop: "asyncio.Future[None]", clock: Clock) -> Ran:
-    """Run the handler within its time limit, or until `stop` is set: then it is handed back.
+async def attempt(job: Job, threads: Threads, halt: Halt, clock: Clock) -> Ran:
+    """Run the handler within its time limit, or until `halt.stop`: then it is handed back.
 
-    A coroutine is cancelled. A thread cannot be: the attempt is reported all the same, and the
-    caller keeps its slot taken until `leftover` is done. Never raises what a handler raises.
+    `halt.cancel` has it stopped and waits for its end, which counts: what completes all the same
+    has completed. A coroutine is cancelled. A thread cannot be: past its limit the attempt is
+    reported all the same, and the caller keeps its slot taken until `leftover` is done. Never
+    raises what a handler raises.
     """
     try:
         context = context_of(job, clock.now_ms())
         call = job.handler.call(context, job.spec.payload, job.spec.content_type)
     except Reject as refused:
-        return _raised(Rejected(Failure("rejected", _said(refused.reason))), refused)
+        return _raised(Rejected(Failure("rejected", said(refused.reason))), refused)
     except Exception as error:  # noqa: BLE001 - hints and payloads are not ours; the worker lives
-        return _raised(Failed(describe(error)), error)
-    limit_s = job.terms.timeout_ms / 1000
+        return _raised(Failed(describe(error, ours=_OURS)), error)
+    if halt.cancel.done():
+        return Ran(CalledOff())
     if job.handler.is_async:
         running = asyncio.ensure_future(_guarded(call))
     else:
         running = threads.run(functools.partial(_plain, call))
-    await asyncio.wait({running, stop}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+    limit_s = job.terms.timeout_ms / 1000
+    await _until(running, halt, limit_s, stop=functools.partial(_stop, job, running))
     if running.done():
-        return _ended(running)
+        return _called_off(running, job.signals) if halt.cancel.done() else _ended(running)
     message = f"the attempt ran longer than {limit_s:g} s"
-    verdict = HandedBack() if stop.done() else TimedOut(Failure("timeout", message))
-    job.signals.cancelled.set()
+    verdict = HandedBack() if halt.stop.done() else TimedOut(Failure("timeout", message))
     running.add_done_callback(_seen)
+    _stop(job, running)
     if job.handler.is_async:
-        running.cancel()
         # A coroutine that refuses to end keeps its slot as a thread does.
         await asyncio.wait({running}, timeout=_CANCEL_GRACE_S)
     return Ran(verdict, leftover=None if running.done() else running)
+
+
+async def _until(
+    running: "asyncio.Future[Any]", halt: Halt, limit_s: float, *, stop: Callable[[], None]
+) -> None:
+    """Return when it has ended, is to be handed back, or has run for `limit_s`."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + limit_s
+    first = asyncio.FIRST_COMPLETED
+    await asyncio.wait({running, halt.stop, halt.cancel}, timeout=limit_s, return_when=first)
+    if running.done() or halt.stop.done() or not halt.cancel.done():
+        return
+    stop()
+    left_s = max(until_s - loop.time(), 0)
+    await asyncio.wait({running, halt.stop}, timeout=left_s, return_when=first)
+
+
+def _stop(job: Job, running: "asyncio.Future[Any]") -> None:
+    """Tell the handler to stop."""
+    job.signals.cancelled.set()
+    if job.handler.is_async:
+        running.cancel()
 
 
 def _seen(running: "asyncio.Future[Any]") -> None:
@@ -174,15 +199,26 @@ def _ended(running: "asyncio.Future[Any]") -> Ran:
         case None:
             return Ran(_success(running.result()))
         case Retry():
-            return _raised(RetryAsked(error.after_ms, _said(error.reason)), error)
+            return _raised(RetryAsked(error.after_ms, said(error.reason)), error)
         case Reject():
-            return _raised(Rejected(Failure("rejected", _said(error.reason))), error)
+            reason = said(error.reason) or name_of(error)
+            return _raised(Rejected(Failure("rejected", reason)), error)
         case _:
-            return _raised(Failed(describe(error)), error)
+            return _raised(Failed(describe(error, ours=_OURS)), error)
+
+
+def _called_off(running: "asyncio.Future[Any]", signals: Signals) -> Ran:
+    """How an attempt ended after its cancel was asked for.
+
+    Returning counts as completion, unless the handler knew: that is how a plain function stops.
+    """
+    if running.cancelled() or running.exception() is not None or signals.noticed.is_set():
+        return Ran(CalledOff())
+    return _ended(running)
 
 
 def _raised(verdict: Verdict, error: BaseException) -> Ran:
-    return Ran(verdict, error=type(error).__name__, where=where(error))
+    return Ran(verdict, error=name_of(error), where=where(error, ours=_OURS))
 
 
 def _success(value: Any) -> Verdict:
@@ -190,59 +226,11 @@ def _success(value: Any) -> Verdict:
         result = encode_result(value)
     except ResultTooLarge as error:
         return Unkeepable(Failure("result-too-large", f"{_HAS_RUN}: {error}"))
-    except (TypeError, ValueError, RecursionError) as error:
+    except BaseException as error:  # noqa: BLE001 - a value of the app: reading it may do anything
         # The type only: what json says of a value may quote it.
-        message = f"{_HAS_RUN}: the result cannot be stored as JSON ({type(error).__name__})"
+        message = f"{_HAS_RUN}: the result cannot be stored as JSON ({name_of(error)})"
         return Unkeepable(Failure("rejected", f"{message}; return JSON values or bytes"))
     return Success(result.data, result.content_type)
-
-
-def describe(error: BaseException) -> Failure:
-    """The error as stored with the task: class, message, innermost frames; no local variables."""
-    text = _text(error)
-    name = type(error).__name__
-    message = _cut(f"{name}: {text}" if text else name, _MESSAGE_BYTES)
-    frames = traceback.format_tb(_below_ours(error.__traceback__), limit=-_FRAMES)
-    chain = "".join(frames)
-    rest = MAX_ERROR_BYTES - len(message.encode())
-    return Failure("error", message, _cut_head(chain, rest))
-
-
-def where(error: BaseException) -> str:
-    """FILE:LINE of the innermost frame of the app, for the log."""
-    frames = traceback.extract_tb(_below_ours(error.__traceback__), limit=-1)
-    return f"{frames[0].filename}:{frames[0].lineno}" if frames else ""
-
-
-def _below_ours(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from the app's first frame on."""
-    ours = {__file__, encode_result.__code__.co_filename}
-    while trace is not None and trace.tb_frame.f_code.co_filename in ours:
-        trace = trace.tb_next
-    return trace
-
-
-def _said(reason: object) -> str:
-    """What an app gave as a reason; no hint keeps it from being something else than text."""
-    return _cut(_text(reason), _MESSAGE_BYTES)
-
-
-def _text(value: object) -> str:
-    try:
-        return str(value)
-    except Exception:  # noqa: BLE001 - a class of the app: its __str__ may do anything
-        return "(its message cannot be read)"
-
-
-def _cut(text: str, limit: int) -> str:
-    data = text.encode("utf-8", "backslashreplace")
-    return text if len(data) <= limit else data[:limit].decode("utf-8", "ignore")
-
-
-def _cut_head(text: str, limit: int) -> str:
-    """Drop from the front: the innermost frame stands last."""
-    data = text.encode("utf-8", "backslashreplace")
-    return text if len(data) <= limit else data[-limit:].decode("utf-8", "ignore")
 
 
 def _timeout_ms(spec: TaskSpec) -> int:

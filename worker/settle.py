@@ -3,14 +3,27 @@
 Decided here, carried out by the loop. Reads no clock and rolls no dice: jitter comes in.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tradewind.backoff import delay_ms
 from tradewind.fleet import QueuePolicy
-from tradewind.task import Bury, Claim, DeathKind, Failure, Finish, Release, RetryAt, Settlement
+from tradewind.task import (
+    Bury,
+    Cancel,
+    Claim,
+    DeathKind,
+    Failure,
+    Finish,
+    Release,
+    RetryAt,
+    Settlement,
+)
 
 _HAS_RUN: Final = "its handler has run, only the result could not be kept"
+#: In the place of whatever went wrong in the worker itself: the log says more.
+FAULT: Final = Failure("error", "internal error of the worker; its log says where")
+_UNSENDABLE: Final = Failure("error", "internal error of the worker: the report could not be sent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +85,22 @@ class HandedBack:
     """Not started, or interrupted by the end of the worker: somebody else is to run it."""
 
 
-Verdict = Success | Failed | TimedOut | Rejected | Unkeepable | RetryAsked | Unreadable | HandedBack
+@dataclass(frozen=True, slots=True)
+class CalledOff:
+    """The handler has stopped, since the task's cancel was asked for."""
+
+
+Verdict = (
+    Success
+    | Failed
+    | TimedOut
+    | Rejected
+    | Unkeepable
+    | RetryAsked
+    | Unreadable
+    | HandedBack
+    | CalledOff
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +124,12 @@ def settle(
             return Finish(claim, result, content_type, retention_ms)
         case HandedBack():
             return Release(claim)
-        case Rejected(failure) | Unreadable(failure):
-            kind = "rejected" if isinstance(verdict, Rejected) else "damaged"
-            return _bury(claim, kind, failure, policy, terms)
-        case Unkeepable(failure):
-            return _bury(claim, "rejected", failure, policy, terms, why_not=_HAS_RUN)
+        case CalledOff():
+            return Cancel(claim, _at_least_window(policy.retention.completed_ms, policy, terms))
+        case Rejected(failure) | Unkeepable(failure) | Unreadable(failure):
+            kind = "damaged" if isinstance(verdict, Unreadable) else "rejected"
+            why_not = _HAS_RUN if isinstance(verdict, Unkeepable) else ""
+            return _bury(claim, kind, failure, policy, terms, why_not=why_not)
         case TimedOut(failure) | Failed(failure):
             kind = "timeout" if isinstance(verdict, TimedOut) else "exhausted"
             return _again(claim, kind, failure, policy, terms, jitter=jitter)
@@ -110,6 +139,33 @@ def settle(
             return _again(
                 claim, "exhausted", failure, policy, terms, jitter=jitter, floor_ms=after_ms
             )
+
+
+def after_fault(claim: Claim, policy: QueuePolicy, terms: Terms) -> RetryAt | Bury:
+    """A failed attempt, where `settle` itself failed: decided without it."""
+    if claim.attempt < terms.attempts:
+        return RetryAt(claim, policy.backoff.initial_ms, FAULT)
+    kept_ms = _at_least_window(policy.retention.dead_ms, policy, terms)
+    return Bury(
+        claim, "exhausted", FAULT, kept_ms, may_move=False, failover="the worker failed at it"
+    )
+
+
+def in_our_words(settlement: Settlement, policy: QueuePolicy) -> Settlement | None:
+    """The same end without a text or result of the app, for one that cannot be sent as it is.
+
+    None if there is nothing left to leave out.
+    """
+    match settlement:
+        case Finish(claim, retention_ms=kept_ms):
+            kept_ms = max(kept_ms, policy.retention.dead_ms)
+            return Bury(claim, "rejected", _UNSENDABLE, kept_ms, may_move=False, failover=_HAS_RUN)
+        case RetryAt(claim, wait_ms, failure) if failure is not _UNSENDABLE:
+            return RetryAt(claim, wait_ms, _UNSENDABLE)
+        case Bury(failure=failure) if failure is not _UNSENDABLE:
+            return replace(settlement, failure=_UNSENDABLE)
+        case _:
+            return None
 
 
 def _again(

@@ -4,21 +4,24 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tradewind import metrics
 from tradewind.errors import StoreError
 from tradewind.fleet import Fleet
 from tradewind.ports import Claims
-from tradewind.task import Bury, Finish, Release, RetryAt, Settled, Settlement
+from tradewind.state import State
+from tradewind.task import Bury, Cancel, Finish, Release, RetryAt, Settled, Settlement
+from worker.describe import name_of, where
 from worker.guard import Guard
 from worker.patience import Patience
 from worker.reach import Reach
+from worker.settle import in_our_words
 
 _log = logging.getLogger(__name__)
 
 
-S = TypeVar("S", Finish, RetryAt, Bury, Release)
+S = TypeVar("S", Finish, RetryAt, Bury, Release, Cancel)
 Answer = Settled | Exception
 
 
@@ -36,9 +39,9 @@ class Settler:
         fleet: Fleet,
         guard: Guard,
         reach: Reach,
-        on_settled: Callable[[Settlement], None],
+        on_settled: Callable[[Settlement, str], None],
     ) -> None:
-        """`on_settled` hears of every settlement that took effect."""
+        """`on_settled(settlement, outcome)` hears of every answer: see metrics.PROCESS_OUTCOMES."""
         self._store, self._fleet, self._guard, self._reach = store, fleet, guard, reach
         self._on_settled = on_settled
         self._waiting: list[Settlement] = []
@@ -89,56 +92,89 @@ class Settler:
             _call(store.retry, [s for s in batch if isinstance(s, RetryAt)]),
             _call(store.bury, [s for s in batch if isinstance(s, Bury)]),
             _call(store.release, [s for s in batch if isinstance(s, Release)]),
+            _call(store.confirm_cancel, [s for s in batch if isinstance(s, Cancel)]),
         )
         unsent: list[Settlement] = []
         for settlement, answer in itertools.chain.from_iterable(groups):
             if isinstance(answer, Settled):
                 self._answered(settlement, answer)
                 continue
-            extra = {"task_id": settlement.claim.task_id, "reason": str(answer)}
             if isinstance(answer, StoreError) and answer.retryable:
                 self._reach.interrupted()
+                extra = {"task_id": settlement.claim.task_id, "reason": str(answer)}
                 _log.warning("a settlement was not answered and will be repeated", extra=extra)
                 unsent.append(settlement)
-            else:  # It would fail for ever: let the lease end, so that others hear of the task.
-                self._guard.drop(settlement.claim)
-                _log.error("a settlement cannot be sent", extra=extra, exc_info=answer)
+            else:
+                unsent += self._instead(settlement, answer)
         return unsent
+
+    def _instead(self, settlement: Settlement, error: Exception) -> list[Settlement]:
+        """What to send for one that would fail for ever."""
+        claim = settlement.claim
+        # No text of the error: it may quote what could not be sent.
+        extra = {"task_id": claim.task_id, "error": name_of(error), "where": where(error)}
+        instead = None
+        if isinstance(error, StoreError):
+            extra["reason"] = str(error)  # in our own words
+        else:
+            instead = in_our_words(settlement, self._fleet.queue(claim.queue))
+        if instead is None:  # Let the lease end, so that others hear of the task.
+            self._guard.drop(claim)
+            _log.error("a settlement cannot be sent", extra=extra)
+            return []
+        _log.error("a settlement cannot be sent as it is; the task fails instead", extra=extra)
+        return [instead]
 
     def _answered(self, settlement: Settlement, result: Settled) -> None:
         claim = settlement.claim
         self._guard.drop(claim)
         self._reach.reached(claim.partition)
+        outcome = _outcome_of(settlement, result)
         marks = (claim.region, metrics.queue_label(self._fleet, claim.queue))
-        if result.lost:
-            metrics.TASKS_PROCESSED.labels(*marks, "refused").inc()
+        metrics.TASKS_PROCESSED.labels(*marks, outcome).inc()
+        if outcome == "refused":
             _log.warning(
                 "a late report was refused: the task has another holder, or has ended",
                 extra={"task_id": claim.task_id, "state": result.state},
             )
-            return
-        outcome = _OUTCOMES[type(settlement)]
-        metrics.TASKS_PROCESSED.labels(*marks, outcome).inc()
-        if isinstance(settlement, RetryAt | Bury):
+        elif isinstance(settlement, RetryAt | Bury) and outcome != "cancelled":
             metrics.TASKS_FAILED.labels(*marks, settlement.failure.kind).inc()
-        self._on_settled(settlement)
+        self._on_settled(settlement, outcome)
+
+
+def _outcome_of(settlement: Settlement, result: Settled) -> str:
+    """One of metrics.PROCESS_OUTCOMES: the store may have ended the task otherwise than asked."""
+    if result.lost:
+        return "refused"
+    return _ENDED_INSTEAD.get(result.state) or _OUTCOMES[type(settlement)]
 
 
 async def _call(
     send: Callable[[Sequence[S]], Awaitable[list[Settled | StoreError]]], items: Sequence[S]
 ) -> list[tuple[Settlement, Answer]]:
-    """One call for settlements of one kind; an error of the whole call is each item's."""
+    """One call for settlements of one kind.
+
+    A StoreError of the whole call is each item's. Any other is one item's fault: they are sent one
+    by one, since saying it twice is harmless, and only that one keeps the error.
+    """
     if not items:
         return []
     try:
         return list(zip(items, await send(items), strict=True))
-    except Exception as error:  # noqa: BLE001 - judged by the caller
+    except StoreError as error:
         return [(item, error) for item in items]
+    except Exception as error:  # noqa: BLE001 - judged by the caller
+        if len(items) == 1:
+            return [(items[0], error)]
+    singly = [await _call(send, [item]) for item in items]
+    return list(itertools.chain.from_iterable(singly))
 
 
-_OUTCOMES: dict[type[Settlement], str] = {
+_OUTCOMES: Final[dict[type[Settlement], str]] = {
     Finish: "completed",
     RetryAt: "retried",
     Bury: "dead",
     Release: "released",
+    Cancel: "cancelled",
 }
+_ENDED_INSTEAD: Final = {State.CANCELLED: "cancelled", State.EXPIRED: "expired"}

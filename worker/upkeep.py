@@ -19,6 +19,7 @@ from tradewind.fleet import Fleet
 from tradewind.limits import (
     COURIER_LEASE_MS,
     HEARTBEAT_EVERY_MS,
+    MAX_EXPIRE,
     MAX_REAP,
     MINUTE_MS,
     SECOND_MS,
@@ -158,6 +159,8 @@ class Keeper:
                 self._start_courier(partition)
             elif swept.outbox or swept.moving:  # the lease of another, who may be dead
                 self._sooner(partition, self._clock.monotonic_ms() + SWEEP_AFTER_LOSS_MS)
+            if swept.expired >= MAX_EXPIRE:  # as many as one sweep ends: there may be more
+                self.visit(partition)
             if swept.expired_leases:
                 await self._reap(partition)
         except StoreError as error:

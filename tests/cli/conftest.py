@@ -85,6 +85,12 @@ class Router(RouterServiceServicer):
         )
         yield router_pb2.WatchTaskResponse(task=done_task())
 
+    def CancelTask(self, request: Any, context: Any) -> router_pb2.CancelTaskResponse:
+        if request.task_id != TASK_ID:
+            return router_pb2.CancelTaskResponse(task=done_task(task_id=request.task_id))
+        task = done_task(state=task_pb2.TASK_STATE_CANCELLED, result=b"")
+        return router_pb2.CancelTaskResponse(cancelled=True, task=task)
+
     def ExplainRoute(self, request: Any, context: Any) -> router_pb2.ExplainRouteResponse:
         if request.spec.name == "bad":
             return router_pb2.ExplainRouteResponse(decision=task_pb2.RouteDecision())
@@ -149,6 +155,12 @@ class Admin(AdminServiceServicer):
         )
         tasks = [dead, hostile_task(state=task_pb2.TASK_STATE_DEAD_LETTER)]
         return admin_pb2.ListDeadTasksResponse(tasks=tasks, total=2)
+
+    def RedriveDeadTasks(self, request: Any, context: Any) -> admin_pb2.RedriveDeadTasksResponse:
+        return admin_pb2.RedriveDeadTasksResponse(count=2)
+
+    def PurgeDeadTasks(self, request: Any, context: Any) -> admin_pb2.PurgeDeadTasksResponse:
+        return admin_pb2.PurgeDeadTasksResponse(count=2)
 
 
 def refuse(context: Any, error: TradewindError) -> None:

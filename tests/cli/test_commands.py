@@ -19,11 +19,14 @@ CLIENT_COMMANDS: dict[str, tuple[str, ...]] = {
     "submit": ("submit", "echo", "{}"),
     "get": ("get", TASK_ID),
     "watch": ("watch", TASK_ID),
+    "cancel": ("cancel", TASK_ID),
     "explain": ("explain", "echo"),
     "regions": ("regions",),
     "queues": ("queues",),
     "workers": ("workers",),
     "dlq list": ("dlq", "list"),
+    "dlq redrive": ("dlq", "redrive", "--yes"),
+    "dlq purge": ("dlq", "purge", "--yes"),
 }
 
 

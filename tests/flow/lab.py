@@ -22,7 +22,7 @@ from tradewind.local.leash import leashed
 from tradewind.local.scratch import RedisProcess
 from tradewind.state import State
 from tradewind.store.region_store import RegionStore
-from tradewind.task import Draft, NewTask, Record, Stored
+from tradewind.task import Draft, NewTask, Priority, Record, Stored
 from tradewind.v1.task_pb2 import TaskSpec
 
 ROOT = Path(__file__).parents[2]
@@ -102,15 +102,24 @@ class Lab:
         return started
 
     async def submit(
-        self, name: str, payload: dict[str, Any], region: str = "eu-west", **spec: Any
+        self,
+        name: str,
+        payload: dict[str, Any],
+        region: str = "eu-west",
+        *,
+        partition: int | None = None,
+        priority: Priority = Priority.NORMAL,
+        **spec: Any,
     ) -> str:
         """Store a task, as a router would. Returns its id."""
+        if partition is None:
+            partition = secrets.randbelow(self.fleet.partitions)
         data = json.dumps(payload).encode()
         message = TaskSpec(name=name, payload=data, content_type="application/json", **spec)
         task_id = ids.mint(
             time.time_ns() // 1_000_000,
             ids.region_code(region),
-            secrets.randbelow(self.fleet.partitions),
+            partition,
             secrets.randbits(48),
         )
         packed = codec.pack(
@@ -123,8 +132,7 @@ class Lab:
             created_ms=0,
             rule="test",
         )
-        draft = Draft(name=name)
-        new = NewTask(task_id, draft.queue, name, draft.priority, packed)
+        new = NewTask(task_id, "default", name, priority, packed)
 
         async def is_stored() -> bool:  # the same id again: an answer may have been lost
             outcomes, _ = await self.stores[region].enqueue([new], timeout_s=10)
@@ -150,6 +158,20 @@ class Lab:
             return record.settled or record.state is State.COMPLETED
 
         await self.until(has_ended)
+        return seen[-1]
+
+    async def settled(self, task_id: str, region: str = "eu-west") -> Record:
+        """Wait until the task has ended in any way."""
+        seen: list[Record] = []
+
+        async def is_settled() -> bool:
+            record = await self.record(task_id, region)
+            if record is None or not record.settled:
+                return False
+            seen.append(record)
+            return True
+
+        await self.until(is_settled)
         return seen[-1]
 
     def lines(self, task_id: str = "", event: str = "") -> list[Line]:

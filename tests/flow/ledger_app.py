@@ -63,6 +63,57 @@ def thread(ctx: Context, seconds: float) -> int:
     return os.getpid()
 
 
+@app.task("thread.looks")
+def thread_looks(ctx: Context, seconds: float) -> int:
+    """What a plain function should do: look whether it is to stop."""
+    note("start", ctx)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if ctx.cancelled:
+            note("stopped", ctx)
+            return 0
+        time.sleep(0.005)
+    note("done", ctx)
+    return os.getpid()
+
+
+@app.task("sleep.tidily")
+async def sleep_tidily(ctx: Context, seconds: float) -> int:
+    """Needs a while to stop."""
+    note("start", ctx)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        await asyncio.sleep(0.1)
+        note("stopped", ctx)
+    return os.getpid()
+
+
+@app.task("report.async")
+async def report_async(ctx: Context, reports: int, seconds: float) -> int:
+    """Says far more than anybody wants to know, then nothing for a while, then the last word."""
+    note("start", ctx)
+    for index in range(reports):
+        await ctx.progress(index / reports, f"step {index}")
+    await asyncio.sleep(seconds)
+    await ctx.progress(0.99, "almost")
+    await asyncio.sleep(0.02)
+    await ctx.progress(1, "done \udcff")
+    return reports
+
+
+@app.task("report.plain")
+def report_plain(ctx: Context, reports: int, seconds: float) -> int:
+    note("start", ctx)
+    for index in range(reports):
+        ctx.progress(index / reports, f"step {index}")
+    time.sleep(seconds)
+    ctx.progress(0.99, "almost")
+    time.sleep(0.02)
+    ctx.progress(1, "done \udcff")
+    return reports
+
+
 @app.task("sleep.then.fail", attempts=3)
 async def sleep_then_fail(ctx: Context, seconds: float) -> None:
     note("start", ctx)

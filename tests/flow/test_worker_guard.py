@@ -61,6 +61,24 @@ async def claimed(lab: Lab, task_id: str, worker_id: str = "w1") -> Claim:
     return batch.claims[0]
 
 
+def hold(
+    guard: Guard,
+    claim: Claim,
+    asked_ms: float,
+    signals: Signals,
+    *,
+    lost: threading.Event | None = None,
+    cancel: threading.Event | None = None,
+) -> None:
+    guard.hold(
+        claim,
+        signals,
+        on_lost=(lost or threading.Event()).set,
+        on_cancel=(cancel or threading.Event()).set,
+        asked_ms=asked_ms,
+    )
+
+
 def now_ms() -> float:
     return SystemClock().monotonic_ms()
 
@@ -77,7 +95,7 @@ async def test_a_held_lease_outlives_its_length_while_the_loop_is_blocked(
 ) -> None:
     asked_ms = now_ms()
     claim = await claimed(lab, await lab.submit("sleep", {"seconds": 0}))
-    guard.hold(claim, Signals(), lambda: None, asked_ms=asked_ms)
+    hold(guard, claim, asked_ms, Signals())
     threading.Event().wait(2 * LEASE["default"] / 1000)  # blocks this event loop, not the guard's
     swept = await lab.stores["eu-west"].sweep(
         claim.partition, worker_id="w1", queues=["default"], courier=False
@@ -90,7 +108,7 @@ async def test_a_lease_that_is_somebody_elses_is_given_up(lab: Lab, guard: Guard
     asked_ms = now_ms()
     task_id = await lab.submit("sleep", {"seconds": 0})
     claim = await claimed(lab, task_id)
-    guard.hold(claim, Signals(), lost.set, asked_ms=asked_ms)
+    hold(guard, claim, asked_ms, Signals(), lost=lost)
     await lab.stores["eu-west"].release([Release(claim)])
     other = await claimed(lab, task_id, "w2")
     await holds(lab, lost.is_set)
@@ -103,12 +121,23 @@ async def test_a_lease_that_cannot_be_renewed_is_doubtful_until_it_is(
     signals, lost = Signals(), threading.Event()
     asked_ms = now_ms()
     claim = await claimed(lab, await lab.submit("sleep", {"seconds": 0}))
-    guard.hold(claim, signals, lost.set, asked_ms=asked_ms)
+    hold(guard, claim, asked_ms, signals, lost=lost)
     own_redis.stop()
     await holds(lab, signals.doubtful.is_set)
     assert not lost.is_set()
     own_redis.start()
     await holds(lab, lambda: not signals.doubtful.is_set())
+    assert not lost.is_set()
+
+
+async def test_a_renewal_tells_that_the_cancel_was_asked_for(lab: Lab, guard: Guard) -> None:
+    lost, cancel = threading.Event(), threading.Event()
+    asked_ms = now_ms()
+    task_id = await lab.submit("sleep", {"seconds": 0})
+    hold(guard, await claimed(lab, task_id), asked_ms, Signals(), lost=lost, cancel=cancel)
+    await lab.stores["eu-west"].cancel(task_id, retention_ms=60_000)
+    guard.recheck()
+    await holds(lab, cancel.is_set)
     assert not lost.is_set()
 
 

@@ -9,6 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from tests.flow.lab import Lab, cut_connections, ended_with, free_address
 from tradewind.local.scratch import RedisProcess
 from tradewind.state import State
+from tradewind.task import Priority
 
 
 async def test_a_task_runs_once_and_keeps_its_result(lab: Lab) -> None:
@@ -91,6 +92,20 @@ async def test_a_worker_runs_no_more_than_it_has_slots(lab: Lab) -> None:
         running += 1 if line.event == "start" else -1
         peak = max(peak, running)
     assert peak == 3
+
+
+async def test_a_low_priority_waits_only_so_long_behind_higher_ones(
+    make_lab: Callable[..., Lab],
+) -> None:
+    lab = make_lab("{starvation_after: 1s}")
+    low = await lab.submit("sleep", {"seconds": 0}, partition=1, priority=Priority.LOW)
+    high = [
+        await lab.submit("sleep", {"seconds": 0.1}, partition=1, priority=Priority.HIGH)
+        for _ in range(40)
+    ]
+    await lab.worker("eu-west", "--concurrency", "1")
+    await lab.settled(low)
+    assert lab.lines(high[-1]) == [], "4 s of work of a higher priority, and it waited for less"
 
 
 async def test_a_worker_outlives_its_redis(

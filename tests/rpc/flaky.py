@@ -143,4 +143,13 @@ class FlakyStore:
         return await self.real.dead_page(partition, after=after, limit=limit)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.real, name)
+        plain = getattr(self.real, name)
+        if not any(fault.method == name for fault in self.faults):
+            return plain
+
+        async def faulty(*args: Any, **kwargs: Any) -> Any:
+            if fault := self._next(name):
+                raise fault.error
+            return await plain(*args, **kwargs)
+
+        return faulty

@@ -1,6 +1,7 @@
 """A real router in the test's own loop, over real Redis servers, and a client's way to it."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from grpc_status import rpc_status
 
 from router.gateway import Gateway
 from router.server import Server
+from router.service import ATTEMPT_METADATA
 from tests.rpc.flaky import FlakyStore
 from tradewind import statuses
 from tradewind.clock import SystemClock
@@ -37,23 +39,35 @@ class Running:
     admin: Any
 
     async def submit(
-        self, *, timeout_s: float = 10, **fields: Any
+        self, *, timeout_s: float = 10, attempt: int | None = None, **fields: Any
     ) -> router_pb2.SubmitTaskResponse:
-        """Submit a task that is valid but for `fields`. Raises what the SDK would."""
+        """Submit a task that is valid but for `fields`. Raises what the SDK would.
+
+        Without `attempt` the call does not state which one it is.
+        """
         request = router_pb2.SubmitTaskRequest(spec=spec(**fields))
-        return await answered(self.router.SubmitTask(request, timeout=timeout_s))
+        stated = () if attempt is None else ((ATTEMPT_METADATA, str(attempt)),)
+        return await answered(self.router.SubmitTask(request, timeout=timeout_s, metadata=stated))
 
     async def insist(
-        self, *, but: type[TradewindError] | None = None, **fields: Any
+        self,
+        *,
+        but: type[TradewindError] | None = None,
+        attempt: int | None = None,
+        **fields: Any,
     ) -> router_pb2.SubmitTaskResponse:
-        """Submit until it is answered, as the SDK does; an error of class `but` is raised."""
-        while True:
+        """Submit until it is answered, as the SDK does; an error of class `but` is raised.
+
+        With `attempt` for the first call, every call states its number.
+        """
+        for number in itertools.count(attempt or 0):
             try:
-                return await self.submit(**fields)
+                return await self.submit(attempt=number if attempt else None, **fields)
             except TradewindError as error:
                 if not error.retryable or type(error) is but:
                     raise
                 await asyncio.sleep(0.02)
+        raise AssertionError  # not reached: there is always a next number
 
     async def get(self, task_id: str) -> task_pb2.Task:
         """Read a task."""

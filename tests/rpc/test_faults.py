@@ -13,7 +13,7 @@ KEYS, SUBMITS_OF_EACH = 24, 4
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("by", ["idempotency_key", "request_id"])
+@pytest.mark.parametrize("by", ["idempotency_key", "request_id", "request_id and attempt"])
 async def test_whatever_fails_every_key_ends_as_one_task_with_one_id(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, seed: int, by: str
 ) -> None:
@@ -29,15 +29,18 @@ async def test_whatever_fails_every_key_ends_as_one_task_with_one_id(
                 store.roll(dice, 0.25)
         answers: defaultdict[str, set[str]] = defaultdict(set)
 
-        async def submit(router: Running, key: str, fields: dict[str, Any]) -> None:
-            receipt = await router.insist(**{by: key}, **fields)
+        async def submit(router: Running, key: str, nth: int, fields: dict[str, Any]) -> None:
+            # One of them is the first attempt, and late: its repeats are on their way already.
+            attempt = 1 if nth == 0 and by.endswith("attempt") else None
+            name = by.partition(" ")[0]
+            receipt = await router.insist(attempt=attempt, **{name: key}, **fields)
             answers[key].add(receipt.task_id)
 
         submits = [
-            submit(dice.choice((here, there)), f"key-{number}", fields)
+            submit(dice.choice((here, there)), f"key-{number}", nth, fields)
             for number in range(KEYS)
             for fields in [_whereabouts(number, fleet)]
-            for _ in range(SUBMITS_OF_EACH)
+            for nth in range(SUBMITS_OF_EACH)
         ]
         dice.shuffle(submits)
         await asyncio.gather(*submits)

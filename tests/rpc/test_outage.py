@@ -4,7 +4,9 @@ from dataclasses import replace
 import pytest
 
 from tests.conftest import fleet_on
+from tests.redis_keys import flush
 from tests.rpc.running import Running, running
+from tradewind import Client
 from tradewind.errors import NoRegionReachable, OutcomeUnknown, TradewindError
 from tradewind.fleet import Health
 from tradewind.local.scratch import RedisProcess
@@ -20,6 +22,33 @@ async def refused_at_last(serving: Running) -> TradewindError:
         except TradewindError as error:
             return error
         await asyncio.sleep(0.02)
+
+
+async def test_submits_of_callers_whose_region_is_lost_go_on_in_the_others(
+    redis_servers: list[RedisProcess], own_redis: RedisProcess
+) -> None:
+    fleet = fleet_on([own_redis, *redis_servers[1:]])
+    for server in redis_servers[1:]:
+        flush(server.port)
+    health = Health(interval_ms=100, timeout_ms=500)
+    async with running(replace(fleet, health=health), "us-east") as serving:
+        async with Client(serving.server.address, origin_region="eu-west", deadline=5) as client:
+            before = await client.submit("email.send")
+            await asyncio.to_thread(own_redis.kill)
+
+            while serving.gateway.census.silent() != ["eu-west"]:  # noqa: ASYNC110 - it polls, too
+                await asyncio.sleep(0.02)
+            during = [await client.submit("email.send") for _ in range(5)]
+
+            await asyncio.to_thread(own_redis.start)
+            while serving.gateway.census.silent():  # noqa: ASYNC110 - it polls, too
+                await asyncio.sleep(0.02)
+            after = await client.submit("email.send")
+
+        assert before.region == after.region == "eu-west"
+        assert "eu-west" not in {receipt.region for receipt in during}
+        assert len({receipt.task_id for receipt in during}) == 5
+        assert sum((await serving.stored()).values()) == 7
 
 
 async def test_a_region_is_lost_and_comes_back_and_the_fence_holds_throughout(

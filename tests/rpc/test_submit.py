@@ -6,21 +6,26 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.conftest import fleet_on
+from tests.redis_keys import connected, flush
 from tests.rpc.running import Running, answered, fields_of, running, spec
 from tradewind import codec, ids, metrics
 from tradewind.errors import (
     BatchTooLarge,
     InvalidTask,
     NoRegionPermitted,
-    NotServedYet,
+    NoRegionReachable,
     OutcomeUnknown,
     PayloadTooLarge,
     RegionsFull,
+    StoreContractBroken,
+    StoreError,
     StoreFull,
     StoreMoving,
     StoreUnavailable,
 )
-from tradewind.fleet import Fleet, Match, Rule
+from tradewind.fleet import Fleet, Health, Match, Rule
+from tradewind.local.scratch import RedisProcess
 from tradewind.task import Record
 from tradewind.v1 import router_pb2, task_pb2
 
@@ -135,11 +140,77 @@ async def test_a_payload_over_the_limit_is_exhausted_without_retry(serving: Runn
     assert await serving.stored() == {}
 
 
-async def test_what_is_not_served_yet_says_so(serving: Running) -> None:
-    with pytest.raises(NotServedYet) as refused:
-        await answered(serving.router.CancelTask(router_pb2.CancelTaskRequest(task_id="x")))
+FAILED = StoreUnavailable("eu-west", "foreign data", sent=True, failed=True)
+BROKEN = StoreContractBroken("foreign data")
 
-    assert refused.value.code is grpc.StatusCode.UNIMPLEMENTED  # type: ignore[attr-defined]
+
+@pytest.mark.parametrize("error", [FAILED, BROKEN])
+async def test_a_region_whose_scripts_fail_is_left_behind_a_tombstone(
+    serving: Running, error: StoreError
+) -> None:
+    serving.stores["eu-west"].fail("enqueue", error)
+
+    receipt = await serving.submit()
+
+    assert receipt.region != "eu-west"
+    assert [name for name, _ in serving.stores["eu-west"].calls] == ["enqueue", "refuse"]
+    assert serving.gateway.census.view("eu-west").ok < 1
+    assert await serving.stored() == {receipt.region: 1}
+
+
+@pytest.mark.parametrize("error", [FAILED, BROKEN])
+async def test_a_task_that_a_failed_script_had_stored_is_accepted_where_it_is(
+    serving: Running, error: StoreError
+) -> None:
+    serving.stores["eu-west"].fail("enqueue", error, late=True)
+
+    receipt = await serving.submit()
+
+    assert receipt.region == "eu-west"
+    assert await serving.stored() == {"eu-west": 1}
+
+
+@pytest.mark.parametrize("error", [FAILED, BROKEN])
+async def test_a_broken_region_that_cannot_even_refuse_leaves_the_outcome_open_and_is_named(
+    serving: Running, error: StoreError
+) -> None:
+    serving.stores["eu-west"].fail("enqueue", error)
+    serving.stores["eu-west"].fail("refuse", error)
+
+    with pytest.raises(OutcomeUnknown, match="eu-west") as refused:
+        await serving.submit()
+
+    assert refused.value.code is grpc.StatusCode.UNAVAILABLE  # type: ignore[attr-defined]
+    assert refused.value.region == "eu-west"
+
+
+async def test_a_broken_region_that_is_the_only_one_permitted_is_unavailable(
+    serving: Running,
+) -> None:
+    serving.stores["eu-west"].fail("enqueue", BROKEN)
+
+    with pytest.raises(NoRegionReachable) as refused:
+        await serving.submit(residency=["eu"])
+
+    assert refused.value.code is grpc.StatusCode.UNAVAILABLE  # type: ignore[attr-defined]
+    assert await serving.stored() == {}
+
+
+@pytest.mark.parametrize("denied", ["hset", "rpush", "hincrby", "evalsha"])
+async def test_a_region_that_denies_us_a_command_is_soon_left_alone_and_nothing_is_internal(
+    redis_servers: list[RedisProcess], own_redis: RedisProcess, denied: str
+) -> None:
+    fleet = fleet_on([own_redis, redis_servers[1]])
+    flush(redis_servers[1].port)
+    async with running(replace(fleet, health=Health(interval_ms=100))) as serving:
+        connected(own_redis.port).execute_command("ACL", "SETUSER", "default", f"-{denied}")
+        answers = [
+            await asyncio.gather(serving.submit(), return_exceptions=True) for _ in range(20)
+        ]
+
+        codes = {getattr(answer, "code", None) for (answer,) in answers}
+        assert codes <= {None, grpc.StatusCode.UNAVAILABLE}
+        assert [isinstance(answer, Exception) for (answer,) in answers].count(True) <= 2 * 5
 
 
 async def test_a_full_region_is_left_for_another(serving: Running) -> None:

@@ -8,6 +8,7 @@ from tests.rpc import labour
 from tests.rpc.running import Running, refused
 from tradewind import ids
 from tradewind.errors import NoRegionReachable, StoreUnavailable, UnknownTask
+from tradewind.task import Progress
 from tradewind.v1 import router_pb2, task_pb2
 
 State = task_pb2.TaskState
@@ -113,3 +114,16 @@ async def test_a_router_that_stops_sends_its_watchers_to_another(serving: Runnin
 
     with pytest.raises(NoRegionReachable, match="watch again"):
         await anext(tasks)
+
+
+async def test_a_watch_shows_how_far_an_attempt_has_come(serving: Running) -> None:
+    task_id = (await serving.submit()).task_id
+    store = serving.stores["eu-west"]
+    held = await labour.claim(store, task_id)
+    tasks = watch(serving, task_id)
+    assert not (await anext(tasks)).HasField("progress")
+
+    await store.real.progress([Progress(held, 0.5, "half")])
+
+    progress = (await anext(tasks)).progress
+    assert (progress.fraction, progress.note) == (0.5, "half")

@@ -7,9 +7,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from router import admit
 from tradewind import statuses
-from tradewind.errors import InvalidTask, NotServedYet, PayloadTooLarge
+from tradewind.errors import InvalidTask, PayloadTooLarge
 from tradewind.fleet import Fleet, RedisTarget, Region
-from tradewind.limits import MAX_DELAY_MS, MAX_PAYLOAD_BYTES
+from tradewind.limits import MAX_DELAY_MS, MAX_EXPIRY_MS, MAX_PAYLOAD_BYTES
 from tradewind.v1.task_pb2 import TaskSpec
 
 NOW_MS = 1_767_225_600_000
@@ -122,6 +122,26 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "not a valid",
     ),
     "an expiry in the past": ({"expires_at": at(NOW_MS)}, "expires_at", "future"),
+    "an expiry before the earliest start": (
+        {"expires_at": at(NOW_MS + 60_000), "delay": Duration(seconds=60)},
+        "expires_at",
+        "after the earliest start",
+    ),
+    "an expiry in 31 days": (
+        {"expires_at": at(NOW_MS + MAX_EXPIRY_MS + 1)},
+        "expires_at",
+        "30 days",
+    ),
+    "an expiry in the year 9999": (
+        {"expires_at": datetime(9999, 12, 31, tzinfo=UTC)},
+        "expires_at",
+        "30 days",
+    ),
+    "an expiry within this millisecond": (
+        {"expires_at": Timestamp(seconds=NOW_MS // 1_000, nanos=999)},
+        "expires_at",
+        "future",
+    ),
     "an expiry that is no time": (
         {"expires_at": Timestamp(nanos=-1)},
         "expires_at",
@@ -169,6 +189,11 @@ GOOD: dict[str, dict[str, Any]] = {
     "a region called no": {"pin_region": "no", "origin_region": "no"},
     "30 days of delay": {"delay": timedelta(days=30)},
     "12 hours of timeout": {"timeout": timedelta(hours=12)},
+    "30 days until it expires": {"expires_at": at(NOW_MS + MAX_EXPIRY_MS)},
+    "an expiry 30 days after its start in 30 days": {
+        "not_before": at(NOW_MS + MAX_DELAY_MS),
+        "expires_at": at(NOW_MS + MAX_DELAY_MS + MAX_EXPIRY_MS),
+    },
     "a stated priority": {"priority": 3},
     "the most attempts": {"max_attempts": 10_000},
 }
@@ -230,11 +255,6 @@ def test_a_start_is_never_early_by_rounding() -> None:
 
 def test_without_a_timeout_it_is_the_queues() -> None:
     assert check(spec()).timeout_ms == 0
-
-
-def test_an_expiry_is_refused_rather_than_ignored() -> None:
-    with pytest.raises(NotServedYet):
-        check(spec(expires_at=at(NOW_MS + 60_000)))
 
 
 def test_long_texts_of_a_caller_are_cut_and_escaped_in_errors() -> None:

@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tradewind import Client, Receipt, SyncClient, TaskRequest
 from tradewind.client.specs import build_spec
+from tradewind.clock import SystemClock
 from tradewind.errors import (
     HomeUnreachable,
     InvalidTask,
@@ -43,6 +44,7 @@ class ScriptedRouter(RouterServiceServicer):
     def __init__(self) -> None:
         self.messages: list[list[task_pb2.TaskSpec]] = []
         self.repeats: list[tuple[str, str]] = []  # attempt, request_id of unary submits
+        self.singles: list[task_pb2.TaskSpec] = []
         self.answer: Callable[[task_pb2.TaskSpec], Answer] = accepted
         self.gate = asyncio.Event()
         self.gate.set()
@@ -66,7 +68,9 @@ class ScriptedRouter(RouterServiceServicer):
 
     async def SubmitTask(self, request: Any, context: Any) -> router_pb2.SubmitTaskResponse:
         metadata = dict(context.invocation_metadata())
-        self.repeats.append((metadata["tradewind-attempt"], request.spec.request_id))
+        self.repeats.append((metadata.get("tradewind-attempt", ""), request.spec.request_id))
+        self.singles.append(request.spec)
+        await self.gate.wait()
         answer = self.answer(request.spec)
         if isinstance(answer, TradewindError):
             await refuse(context, answer)
@@ -296,7 +300,7 @@ async def test_the_server_may_restart_between_two_submits(router: ScriptedRouter
 
 def origins(router: ScriptedRouter) -> set[str]:
     sent = [spec for specs in router.messages for spec in specs]
-    return {spec.origin_region for spec in (*sent, *router.explained)}
+    return {spec.origin_region for spec in (*sent, *router.singles, *router.explained)}
 
 
 async def test_a_client_without_a_region_adopts_its_routers_for_submits_and_explains(
@@ -350,6 +354,7 @@ async def test_a_request_id_of_the_callers_own_goes_without_an_adopted_region(
     async with Client(target) as client:
         await client.submit("email.send", request_id="mine")
     assert (health.asked, origins(router)) == (0, {""})
+    assert router.repeats == [("", "mine")]  # which attempt it is, only the caller knows
 
 
 async def test_an_explain_asks_about_what_a_submit_would_send(
@@ -579,6 +584,25 @@ def test_every_option_reaches_its_field() -> None:
     assert spec.timeout.ToTimedelta() == timedelta(minutes=2)
     assert spec.expires_at.ToDatetime(tzinfo=UTC) == datetime(2030, 1, 1, tzinfo=UTC)
     assert (spec.max_attempts, spec.content_type) == (3, "image/png")
+
+
+def test_an_expiry_may_be_counted_from_now() -> None:
+    before_ms = SystemClock().now_ms()
+    spec = build_spec("email.send", None, {"expires": timedelta(minutes=1)})
+    after_ms = SystemClock().now_ms()
+    assert before_ms + 60_000 <= spec.expires_at.ToMilliseconds() <= after_ms + 60_000
+
+
+def test_two_expiries_exclude_each_other() -> None:
+    until = datetime(2030, 1, 1, tzinfo=UTC)
+    with pytest.raises(InvalidTask, match="expires_at: excludes expires"):
+        build_spec("email.send", None, {"expires": 1, "expires_at": until})
+
+
+@pytest.mark.parametrize("span", ["soon", 1e9 * 400, float("inf")])
+def test_an_expiry_that_no_clock_can_show_is_refused(span: Any) -> None:
+    with pytest.raises(InvalidTask, match="expires"):
+        build_spec("email.send", None, {"expires": span})
 
 
 def test_a_status_without_our_details_keeps_its_words() -> None:

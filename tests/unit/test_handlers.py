@@ -1,6 +1,5 @@
 import asyncio
 import json
-import logging
 import math
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -303,13 +302,25 @@ def test_the_context_shows_what_the_worker_signals() -> None:
     assert (before, (ctx.cancelled, ctx.lease_doubtful)) == ((False, False), (True, True))
 
 
-async def test_progress_can_be_awaited_or_just_called(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "tradewind.task"):
-        await CTX.progress(0.5, "half")
-        CTX.progress(1)
-    assert [vars(record)["fraction"] for record in caplog.records] == [0.5, 1]
-    with pytest.raises(ValueError, match="0 to 1"):
-        CTX.progress(1.1)
+async def test_progress_can_be_awaited_or_just_called() -> None:
+    reports: list[tuple[float, str]] = []
+    ctx = Context(task_id="t1")
+    await ctx.progress(0.25)  # nobody listens: a handler can be tested without a worker
+    ctx.signals.report = lambda fraction, note: reports.append((fraction, note))
+    await ctx.progress(0.5, "half")
+    ctx.progress(1)
+    assert reports == [(0.5, "half"), (1.0, "")]
+    for outside in (1.1, -0.1, float("nan")):
+        with pytest.raises(ValueError, match="0 to 1"):
+            ctx.progress(outside)
+
+
+def test_a_handler_that_looks_is_known_to_have_noticed() -> None:
+    ctx = Context(task_id="t1")
+    seen = [(ctx.cancelled, ctx.signals.noticed.is_set())]
+    ctx.signals.cancelled.set()
+    seen.append((ctx.cancelled, ctx.signals.noticed.is_set()))
+    assert seen == [(False, False), (True, True)]
 
 
 def test_log_lines_carry_the_task(caplog: pytest.LogCaptureFixture) -> None:

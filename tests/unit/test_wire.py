@@ -66,6 +66,7 @@ def test_a_draft_has_every_field_of_its_spec() -> None:
         pin_region="eu-west",
         max_attempts=3,
         origin_region="us-east",
+        expires_at={"seconds": 1_767_225_600, "nanos": 1_999_999},
     )
 
     draft = wire.draft(spec, delay_ms=10, timeout_ms=20)
@@ -77,6 +78,7 @@ def test_a_draft_has_every_field_of_its_spec() -> None:
     assert (draft.residency, draft.pin_region) == (("eu", "us"), "eu-west")
     assert (draft.delay_ms, draft.timeout_ms, draft.max_attempts) == (10, 20, 3)
     assert draft.origin_region == "us-east"
+    assert draft.expires_ms == 1_767_225_600_001  # rounded down: never started late
     assert TaskSpec.FromString(draft.spec) == spec
 
 
@@ -233,8 +235,24 @@ def test_a_worker_shows_its_heartbeat() -> None:
 
 
 def test_a_queue_shows_its_counts() -> None:
-    shown = wire.queue_stats("eu-west", "mail", QueueCounts((1, 2, 3), 4, 5, 6, 7, 8))
+    counts = QueueCounts((1, 2, 3), 4, 5, 6, 7, 8)
+    shown = wire.queue_stats("eu-west", "mail", counts, oldest_ms=1_500)
 
     assert (shown.pending_high, shown.pending_normal, shown.pending_low) == (1, 2, 3)
     assert (shown.pending, shown.scheduled, shown.processing) == (6, 4, 5)
     assert (shown.failed, shown.moving, shown.dead) == (6, 7, 8)
+    assert shown.oldest_age.ToMilliseconds() == 1_500
+    empty = wire.queue_stats("eu-west", "mail", QueueCounts(), oldest_ms=None)
+    assert not empty.HasField("oldest_age")
+
+
+def test_progress_and_a_requested_cancel_are_those_of_the_attempt() -> None:
+    running = record(
+        state=State.PROCESSING, progress=0.5, progress_note="half", cancel_requested=True
+    )
+    shown = wire.task(running, whole=False)
+    assert (shown.progress.fraction, shown.progress.note) == (0.5, "half")
+    assert shown.cancel_requested
+    ended = wire.task(record(state=State.CANCELLED, cancel_requested=True), whole=False)
+    assert not ended.HasField("progress")
+    assert not ended.cancel_requested  # confirmed

@@ -18,6 +18,7 @@ _COMMANDS = {
     "submit": "tradewind.cli.submit:submit",
     "get": "tradewind.cli.tasks:get",
     "watch": "tradewind.cli.tasks:watch",
+    "cancel": "tradewind.cli.tasks:cancel",
     "explain": "tradewind.cli.explain:explain",
     "regions": "tradewind.cli.overview:regions",
     "queues": "tradewind.cli.overview:queues",

@@ -48,6 +48,12 @@ _OPTIONS = (
     ),
     click.option("--region", "pin_region", help="Run here and nowhere else."),
     click.option("--delay", type=Duration(), help="Earliest start from now, such as 30s or 2h."),
+    click.option(
+        "--expires",
+        type=Duration(),
+        metavar="DURATION",
+        help="Start no attempt later than this from now.",
+    ),
     click.option("--timeout", type=Duration(), help="Limit of one attempt."),
     click.option("--attempts", "max_attempts", type=click.IntRange(1), help="Attempts a region."),
     click.option(

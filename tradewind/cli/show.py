@@ -157,6 +157,13 @@ def result_text(result: Any) -> str:
     return json_text(result)
 
 
+def payload_text(view: "TaskView") -> str:
+    """Give a payload for a person: JSON as it came, or how many bytes."""
+    if view.content_type == "application/json":
+        return clean(view.payload.decode(errors="replace"))
+    return f"{len(view.payload):,} bytes of {view.content_type} (--json has them as base64)"
+
+
 def warn_silent(silent: Sequence[str]) -> None:
     """Say on stderr which regions a list is missing."""
     if silent:

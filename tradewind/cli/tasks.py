@@ -1,4 +1,4 @@
-"""tradewind get, tradewind watch: one task, now or until its end."""
+"""tradewind get, watch, cancel: one task, now, until its end, or to its end."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from tradewind.cli.sheet import Facts, Sheet
-    from tradewind.client import Client, TaskView
+    from tradewind.client import Cancellation, Client, TaskView
 
 
 @click.command(
@@ -29,12 +29,22 @@ def get(task_id: str, router: str, *, as_json: bool) -> int:
     if as_json:
         show.emit(show.task_json(view))
         return DONE
+    print_task(view)
+    return DONE
+
+
+def print_task(view: "TaskView", *, payload: bool = False) -> None:
+    """Print everything about a task, `payload` only if asked for, and where it has been."""
+    from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
+
     out = show.console()
-    out.print(facts(view))
+    made = facts(view)
+    if payload:
+        made.add("payload", show.payload_text(view))
+    out.print(made)
     if len(view.hops) > 1:
         out.print()
         out.print(hops_sheet(view))
-    return DONE
 
 
 @click.command(
@@ -63,6 +73,48 @@ def watch(task_id: str, router: str, *, as_json: bool) -> int:
     return with_client(router, follow)
 
 
+@click.command(
+    short_help="Cancel a task.",
+    epilog=examples("tradewind cancel 06fk3vw2r8b1q0c4n7s9d5m2ea"),
+)
+@click.argument("task_id", metavar="ID")
+@router_option
+@json_option
+def cancel(task_id: str, router: str, *, as_json: bool) -> int:
+    """Cancel a task, wherever it is. Exits 1 if it had ended otherwise before.
+
+    A task that runs is asked to stop; if its handler has not stopped after 2 s, that is said, and
+    another cancel tells how it went.
+    """
+    from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
+
+    done = with_client(router, lambda client: client.cancel(task_id))
+    if as_json:
+        show.emit(
+            {
+                "cancelled": done.cancelled,
+                "requested": done.requested,
+                "task": show.task_json(done.task),
+            }
+        )
+    else:
+        click.echo(cancel_text(done))
+    return DONE if done.cancelled or done.requested else FAILED
+
+
+def cancel_text(done: "Cancellation") -> str:
+    """Say what came of a cancel."""
+    view = done.task
+    if done.cancelled:
+        return f"{view.task_id}  CANCELLED in {view.region}"
+    if done.requested:
+        return (
+            f"{view.task_id}  still runs in {view.region}; its worker was told to stop: "
+            "watch it, or cancel it again, to see that it has"
+        )
+    return f"{view.task_id}  not cancelled: {view.state.value} in {view.region} before"
+
+
 def change(view: "TaskView") -> "Text":
     """Give what is new about a task that is watched, as one line."""
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
@@ -73,6 +125,10 @@ def change(view: "TaskView") -> "Text":
         return said.append(f"  {attempt_text(view)}: {show.result_text(view.result)}")
     if state == "PROCESSING":
         said.append(f"  {attempt_text(view)}")
+        if view.progress is not None:
+            said.append(f"  {show.first_line(progress_text(view))}")
+        if view.cancel_requested:
+            said.append("  cancel requested")
     elif view.error is not None and view.attempts:
         said.append(f"  {show.first_line(failure_text(view))}")
     if view.next_attempt_at is not None:
@@ -85,6 +141,14 @@ def attempt_text(view: "TaskView") -> str:
     """Give how far the attempts in the present region have come."""
     most = f" of {view.max_attempts}" if view.max_attempts else ""
     return f"attempt {view.attempts}{most}"
+
+
+def progress_text(view: "TaskView") -> str:
+    """Give what the handler last said of itself; empty if it said nothing."""
+    if view.progress is None:
+        return ""
+    note = f" {view.progress.note}" if view.progress.note else ""
+    return f"{view.progress.fraction:.0%}{note}"
 
 
 def failure_text(view: "TaskView") -> str:
@@ -110,12 +174,14 @@ def facts(view: "TaskView") -> "Facts":
     made = Facts()
     made.add("task", view.task_id)
     made.add("name", f"{view.name}  (queue {view.queue}, {view.priority.lower()})")
-    made.add("state", show.state(state))
+    asked = ", cancel requested" if view.cancel_requested else ""
+    made.add("state", show.state(state).append(asked))
     made.add("region", f"{view.region}, partition {view.partition}")
     made.add("fence", ", ".join(view.fence))
     made.add("pinned to", view.pin_region)
     crashes = f", crashes {view.crashes}" if view.crashes else ""
     made.add("attempts", f"{view.attempts}{most}{crashes}")
+    made.add("progress", progress_text(view))
     made.add("tenant", view.tenant)
     made.add("labels", ", ".join(f"{key}={value}" for key, value in sorted(view.labels.items())))
     made.add("affinity key", view.affinity_key)
@@ -124,6 +190,7 @@ def facts(view: "TaskView") -> "Facts":
     made.add("started", show.moment(view.started_at))
     made.add("finished", show.moment(view.finished_at))
     made.add("next attempt", show.moment(view.next_attempt_at))
+    made.add("expires", "" if view.settled else show.moment(view.expires_at))
     if state == "COMPLETED":
         result = "dropped: memory" if view.result_omitted else show.result_text(view.result)
         made.add("result", result)

@@ -1,6 +1,6 @@
 """What operators ask a router: regions, queues, workers, dead tasks."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from tradewind.client.calls import Refusal, Router
 from tradewind.client.enums import short_name
-from tradewind.client.times import duration, moment
+from tradewind.client.times import Seconds, duration, moment, to_duration
 from tradewind.client.views import TaskView, task_of
 from tradewind.v1 import admin_pb2, task_pb2
 from tradewind.v1.admin_pb2_grpc import AdminServiceStub
@@ -72,7 +72,7 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class DeadPage:
-    """Dead tasks, newest first within a region, without payloads."""
+    """Dead tasks, region after region, oldest first within a partition, without payloads."""
 
     tasks: tuple[TaskView, ...]
     next_page_token: str  # empty on the last page
@@ -89,6 +89,8 @@ class DeadFilter:
     name: str = ""
     error_kind: str = ""
     error_contains: str = ""
+    older_than: Seconds = 0  # dead for at least this long
+    task_ids: Sequence[str] = ()  # at most 1,000
 
 
 Silent = tuple[str, ...]  # regions that did not answer
@@ -126,13 +128,7 @@ class Admin:
     ) -> DeadPage:
         """One page of the dead tasks that match."""
         request = admin_pb2.ListDeadTasksRequest(
-            filter=admin_pb2.DeadTaskFilter(
-                region=which.region,
-                queue=which.queue,
-                name=which.name,
-                error_kind=which.error_kind,
-                error_contains=which.error_contains,
-            ),
+            filter=_filter(which),
             page_size=page_size,
             page_token=page_token,
         )
@@ -144,6 +140,22 @@ class Admin:
             silent_regions=tuple(reply.silent_regions),
         )
 
+    async def redrive(self, which: DeadFilter, *, dry_run: bool = False) -> tuple[int, Silent]:
+        """Make dead tasks ready again; how many were, or in a dry run would be.
+
+        Those that their fence no longer permits where they are stay dead. A call works for some
+        seconds: repeat it until it gives 0. Raises StoreFull if a region has no room.
+        """
+        request = admin_pb2.RedriveDeadTasksRequest(filter=_filter(which), dry_run=dry_run)
+        reply = await self._ask(self._stub.RedriveDeadTasks, request)
+        return reply.count, tuple(reply.silent_regions)
+
+    async def purge(self, which: DeadFilter, *, dry_run: bool = False) -> tuple[int, Silent]:
+        """Delete dead tasks for good; how many were, or would be. As `redrive`."""
+        request = admin_pb2.PurgeDeadTasksRequest(filter=_filter(which), dry_run=dry_run)
+        reply = await self._ask(self._stub.PurgeDeadTasks, request)
+        return reply.count, tuple(reply.silent_regions)
+
     @property
     def _stub(self) -> "AdminServiceAsyncStub":
         return AdminServiceStub(self._router.channel)
@@ -153,6 +165,20 @@ class Admin:
             return await self._router.unary(method, request, _DEADLINE_S)
         except Refusal as refusal:
             raise refusal.error from None
+
+
+def _filter(which: DeadFilter) -> admin_pb2.DeadTaskFilter:
+    sent = admin_pb2.DeadTaskFilter(
+        region=which.region,
+        queue=which.queue,
+        name=which.name,
+        error_kind=which.error_kind,
+        error_contains=which.error_contains,
+        task_ids=which.task_ids,
+    )
+    if which.older_than:
+        sent.older_than.CopyFrom(to_duration("filter.older_than", which.older_than))
+    return sent
 
 
 def _region(region: admin_pb2.Region) -> RegionStatus:

@@ -122,7 +122,7 @@ class Client:
         """
         left = _Countdown(self._seconds(deadline))
         spec = await self._spec(name, args, options, left())
-        return await self._submit(spec, left())
+        return await self._submit(spec, left(), is_new=not options.get("request_id"))
 
     async def submit_many(
         self,
@@ -260,15 +260,17 @@ class Client:
 
         return await repeat(attempt, self._seconds(deadline))
 
-    async def _submit(self, spec: task_pb2.TaskSpec, deadline_s: float) -> Receipt:
+    async def _submit(self, spec: task_pb2.TaskSpec, deadline_s: float, *, is_new: bool) -> Receipt:
+        # A request_id of the caller's own may be that of an earlier submit, to find out about it:
+        # only of one that was minted here is it known which attempt is the first.
         async def attempt(number: int, left_s: float) -> Receipt:
-            if number == 1:
+            if number == 1 and is_new:
                 return await self._first_submit(spec, min(left_s, ATTEMPT_S))
             reply = await self._router.unary(
                 self._stub.SubmitTask,
                 router_pb2.SubmitTaskRequest(spec=spec),
                 min(left_s, ATTEMPT_S),
-                ((_ATTEMPT_KEY, str(number)),),
+                ((_ATTEMPT_KEY, str(number)),) if is_new else (),
             )
             return receipt_of(reply)
 

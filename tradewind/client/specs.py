@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 from tradewind.client.enums import priority_of
 from tradewind.client.times import Seconds, to_duration, to_timestamp
 from tradewind.client.views import JSON_TYPE
+from tradewind.clock import SystemClock
 from tradewind.errors import InvalidTask, PayloadTooLarge
 from tradewind.limits import MAX_PAYLOAD_BYTES
 from tradewind.task import Priority
@@ -37,6 +38,7 @@ class TaskOptions(TypedDict, total=False):
     delay: Seconds  # earliest start, counted from acceptance
     not_before: datetime  # earliest start; not together with delay
     expires_at: datetime  # no attempt starts later
+    expires: Seconds  # the same, counted from now; not together with expires_at
     timeout: Seconds  # of one attempt
     max_attempts: int  # within one region
     content_type: str  # application/json, or application/octet-stream for bytes
@@ -120,6 +122,14 @@ def _set_times(spec: task_pb2.TaskSpec, options: TaskOptions) -> None:
         spec.timeout.CopyFrom(to_duration("timeout", options["timeout"]))
     if "not_before" in options:
         spec.not_before.CopyFrom(to_timestamp("not_before", options["not_before"]))
+    if "expires" in options:
+        if "expires_at" in options:
+            raise InvalidTask.field("expires_at", "excludes expires; set one")
+        span = to_duration("expires", options["expires"])
+        try:
+            spec.expires_at.FromMilliseconds(SystemClock().now_ms() + span.ToMilliseconds())
+        except ValueError:  # beyond the year 9999
+            raise InvalidTask.field("expires", "is too far ahead") from None
     if "expires_at" in options:
         spec.expires_at.CopyFrom(to_timestamp("expires_at", options["expires_at"]))
 

@@ -98,6 +98,7 @@ class TaskView:
     residency: tuple[str, ...] = ()  # as asked for; `fence` is what it came to
     timeout: timedelta | None = None
     max_attempts: int = 0  # 0: the queue's
+    expires_at: datetime | None = None  # no attempt starts from then on; None: never
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,7 @@ def task_of(task: task_pb2.Task) -> TaskView:
         residency=tuple(spec.residency),
         timeout=duration(spec.timeout) if spec.HasField("timeout") else None,
         max_attempts=spec.max_attempts,
+        expires_at=moment(spec.expires_at) if spec.HasField("expires_at") else None,
     )
 
 

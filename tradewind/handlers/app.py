@@ -141,10 +141,11 @@ def _place(function: Callable[..., Any]) -> str:
 def encode_result(value: Any) -> Result:
     """`value` as stored: bytes as they are, anything else as JSON.
 
-    Raises ResultTooLarge, or TypeError or ValueError for what JSON cannot say.
+    Raises ResultTooLarge, TypeError or ValueError for what JSON cannot say, or whatever a class of
+    the app raises when it is read.
     """
     if isinstance(value, bytes | bytearray | memoryview):
-        result = Result(bytes(cast("bytes", value)), BYTES)
+        result = Result(memoryview(cast("bytes", value)).tobytes(), BYTES)  # exactly bytes
     else:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         result = Result(text.encode(), JSON)  # a lone surrogate is a UnicodeEncodeError: ValueError

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Awaitable, Generator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,8 @@ class Signals:
         """Nothing has been signalled."""
         self.cancelled = threading.Event()  # stop, the result no longer counts
         self.doubtful = threading.Event()  # the lease could not be renewed, it may have ended
+        self.noticed = threading.Event()  # the handler has looked, and knows that it is to stop
+        self.report: Callable[[float, str], None] = _ignore  # takes progress, from any thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,16 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: past the deadline, the lease lost, or the worker going down.
+        """Whether to stop: cancelled, past the deadline, the lease lost, or the worker going down.
 
-        A coroutine is cancelled as well; a plain function has to look.
+        A coroutine is cancelled as well; a plain function has to look. When a task's cancel was
+        asked for, a handler that has seen True here and returns has stopped, and the task ends
+        CANCELLED; one that returns without having looked has completed.
         """
-        return self.signals.cancelled.is_set()
+        if not self.signals.cancelled.is_set():
+            return False
+        self.signals.noticed.set()
+        return True
 
     @property
     def lease_doubtful(self) -> bool:
@@ -61,12 +68,13 @@ class Context:
     def progress(self, fraction: float, note: str = "") -> Awaitable[None]:
         """Report how far the attempt is: 0 to 1, with a short remark.
 
-        Await it in a coroutine; a plain function may just call it. Written to the log at DEBUG;
-        not forwarded to clients in this release. Raises ValueError outside 0 to 1.
+        Await it in a coroutine; a plain function may just call it. Cheap: whoever watches the task
+        sees the newest report, within about 250 ms; the note is cut to 1 KiB. It is gone with the
+        next attempt. Raises ValueError outside 0 to 1.
         """
         if not 0 <= fraction <= 1:
             raise ValueError(f"progress is a fraction from 0 to 1, not {fraction}")
-        self.log.debug("progress", extra={"fraction": fraction, "note": note})
+        self.signals.report(float(fraction), note)
         return _Done()
 
 
@@ -86,3 +94,7 @@ class _Done:
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
+
+
+def _ignore(_fraction: float, _note: str) -> None:
+    """Without a worker nobody listens."""

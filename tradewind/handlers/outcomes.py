@@ -1,7 +1,6 @@
 """What a handler may raise to say more than that it failed."""
 
 from datetime import timedelta
-from typing import Final
 
 from tradewind.limits import MAX_DELAY_MS, MAX_RESULT_BYTES
 
@@ -12,24 +11,30 @@ class Retry(Exception):
     Counts as an attempt. Raises ValueError for a negative `after` or one over 30 days.
     """
 
+    # Of a subclass that does not call __init__.
+    after_ms: int = 0
+    reason: str = ""
+
     def __init__(self, after: float | timedelta | None = None, reason: str = "") -> None:
         """`after` is a floor in seconds; the queue's backoff may wait longer.
 
         `reason` is shown with the task, as the cause of its death if no attempt is left.
         """
-        self.after_ms: Final = 0 if after is None else milliseconds(after)
+        self.after_ms = 0 if after is None else milliseconds(after)
         if not 0 <= self.after_ms <= MAX_DELAY_MS:
             raise ValueError(f"Retry(after=...) takes 0 seconds to 30 days, not {after}")
-        self.reason: Final = reason
+        self.reason = reason
         super().__init__(reason or "the handler asked for a retry")
 
 
 class Reject(Exception):
     """Raised by a handler: this task can never succeed. Dead-lettered at once, not moved."""
 
+    reason: str = ""  # of a subclass that does not call __init__
+
     def __init__(self, reason: str) -> None:
         """`reason` is shown with the task."""
-        self.reason: Final = reason
+        self.reason = reason
         super().__init__(reason)
 
 

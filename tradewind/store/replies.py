@@ -100,7 +100,7 @@ def error_of(region: str, partition: int, error: Exception) -> StoreError:
     text = str(error)
     for words, cause in _ON_THE_WAY:
         if words in text:
-            return StoreUnavailable(region, cause, sent=True)
+            return StoreUnavailable(region, cause, sent=True, failed=True)
     for kind, ours in _BY_CLASS:
         if isinstance(error, kind):
             return ours(region, partition)

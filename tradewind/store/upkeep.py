@@ -12,6 +12,7 @@ from tradewind.errors import StoreMoving
 from tradewind.limits import (
     COURIER_LEASE_MS,
     HOUR_MS,
+    MAX_EXPIRE,
     MAX_PROMOTE,
     SECOND_MS,
     WORKER_GONE_MS,
@@ -26,7 +27,6 @@ from tradewind.task import Heartbeat, LiveWorker, Reaped, Swept
 
 CONTROL = 0  # the partition that keeps what belongs to the region and not to a task
 PURGE_PER_SWEEP = 64
-EXPIRE_PER_SWEEP = 64
 PROBE_TIMEOUT_S = 3.0
 
 
@@ -80,7 +80,7 @@ class UpkeepRole(Role):
                 "courier_lease_ms": COURIER_LEASE_MS if courier else "",
                 "promote": MAX_PROMOTE,
                 "purge": PURGE_PER_SWEEP,
-                "expire": EXPIRE_PER_SWEEP,
+                "expire": MAX_EXPIRE,
             },
             [(queue_keys(keys, queue), (queue,)) for queue in queues],
         )

@@ -177,16 +177,19 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RedriveDeadTasks(self, request, context):
-        """Makes dead-lettered tasks ready again, with fresh attempts. Tasks that are MOVING are skipped.
-        Errors as ListDeadTasks; RESOURCE_EXHAUSTED: a region has no room.
+        """Makes dead-lettered tasks ready again where they are, with fresh attempts. Tasks that are MOVING
+        are skipped, and those whose fence, by the rules of today, no longer permits their region. A
+        call works until shortly before its deadline and tells how far it came: repeat it until `count`
+        is 0. Errors as ListDeadTasks; RESOURCE_EXHAUSTED: a region has no room.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PurgeDeadTasks(self, request, context):
-        """Deletes dead-lettered tasks for good. Tasks that are MOVING are skipped. Errors as
-        ListDeadTasks.
+        """Deletes dead-lettered tasks for good; their idempotency keys and payloads are free again, unless
+        the region that remembers them is among `silent_regions`. Tasks that are MOVING are skipped.
+        Works until shortly before its deadline, as RedriveDeadTasks. Errors as ListDeadTasks.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -73,12 +73,15 @@ class AdminServiceStub:
     error kind, or the page token is malformed.
     """
     RedriveDeadTasks: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RedriveDeadTasksRequest, _admin_pb2.RedriveDeadTasksResponse]
-    """Makes dead-lettered tasks ready again, with fresh attempts. Tasks that are MOVING are skipped.
-    Errors as ListDeadTasks; RESOURCE_EXHAUSTED: a region has no room.
+    """Makes dead-lettered tasks ready again where they are, with fresh attempts. Tasks that are MOVING
+    are skipped, and those whose fence, by the rules of today, no longer permits their region. A
+    call works until shortly before its deadline and tells how far it came: repeat it until `count`
+    is 0. Errors as ListDeadTasks; RESOURCE_EXHAUSTED: a region has no room.
     """
     PurgeDeadTasks: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PurgeDeadTasksRequest, _admin_pb2.PurgeDeadTasksResponse]
-    """Deletes dead-lettered tasks for good. Tasks that are MOVING are skipped. Errors as
-    ListDeadTasks.
+    """Deletes dead-lettered tasks for good; their idempotency keys and payloads are free again, unless
+    the region that remembers them is among `silent_regions`. Tasks that are MOVING are skipped.
+    Works until shortly before its deadline, as RedriveDeadTasks. Errors as ListDeadTasks.
     """
     ReloadPolicy: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReloadPolicyRequest, _admin_pb2.ReloadPolicyResponse]
     """Reads the policy file again. INVALID_ARGUMENT: the file is wrong, with line and column; the old
@@ -130,12 +133,15 @@ class AdminServiceAsyncStub(AdminServiceStub):
     error kind, or the page token is malformed.
     """
     RedriveDeadTasks: _aio.UnaryUnaryMultiCallable[_admin_pb2.RedriveDeadTasksRequest, _admin_pb2.RedriveDeadTasksResponse]  # type: ignore[assignment]
-    """Makes dead-lettered tasks ready again, with fresh attempts. Tasks that are MOVING are skipped.
-    Errors as ListDeadTasks; RESOURCE_EXHAUSTED: a region has no room.
+    """Makes dead-lettered tasks ready again where they are, with fresh attempts. Tasks that are MOVING
+    are skipped, and those whose fence, by the rules of today, no longer permits their region. A
+    call works until shortly before its deadline and tells how far it came: repeat it until `count`
+    is 0. Errors as ListDeadTasks; RESOURCE_EXHAUSTED: a region has no room.
     """
     PurgeDeadTasks: _aio.UnaryUnaryMultiCallable[_admin_pb2.PurgeDeadTasksRequest, _admin_pb2.PurgeDeadTasksResponse]  # type: ignore[assignment]
-    """Deletes dead-lettered tasks for good. Tasks that are MOVING are skipped. Errors as
-    ListDeadTasks.
+    """Deletes dead-lettered tasks for good; their idempotency keys and payloads are free again, unless
+    the region that remembers them is among `silent_regions`. Tasks that are MOVING are skipped.
+    Works until shortly before its deadline, as RedriveDeadTasks. Errors as ListDeadTasks.
     """
     ReloadPolicy: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReloadPolicyRequest, _admin_pb2.ReloadPolicyResponse]  # type: ignore[assignment]
     """Reads the policy file again. INVALID_ARGUMENT: the file is wrong, with line and column; the old
@@ -238,8 +244,10 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.RedriveDeadTasksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.RedriveDeadTasksResponse, _abc.Awaitable[_admin_pb2.RedriveDeadTasksResponse]]:
-        """Makes dead-lettered tasks ready again, with fresh attempts. Tasks that are MOVING are skipped.
-        Errors as ListDeadTasks; RESOURCE_EXHAUSTED: a region has no room.
+        """Makes dead-lettered tasks ready again where they are, with fresh attempts. Tasks that are MOVING
+        are skipped, and those whose fence, by the rules of today, no longer permits their region. A
+        call works until shortly before its deadline and tells how far it came: repeat it until `count`
+        is 0. Errors as ListDeadTasks; RESOURCE_EXHAUSTED: a region has no room.
         """
 
     @_abc_1.abstractmethod
@@ -248,8 +256,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.PurgeDeadTasksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.PurgeDeadTasksResponse, _abc.Awaitable[_admin_pb2.PurgeDeadTasksResponse]]:
-        """Deletes dead-lettered tasks for good. Tasks that are MOVING are skipped. Errors as
-        ListDeadTasks.
+        """Deletes dead-lettered tasks for good; their idempotency keys and payloads are free again, unless
+        the region that remembers them is among `silent_regions`. Tasks that are MOVING are skipped.
+        Works until shortly before its deadline, as RedriveDeadTasks. Errors as ListDeadTasks.
         """
 
     @_abc_1.abstractmethod

@@ -143,9 +143,12 @@ class RouterServiceServicer:
     def CancelTask(self, request, context):
         """Cancels a task. A second cancel gives the same answer.
 
-        A task that has already finished is answered with OK, `cancelled` and `requested` false and the
-        task as it ended. UNAVAILABLE: the task is moving and the target is silent. Otherwise errors as
-        GetTask.
+        A task that waits or is dead ends at once, and its idempotency key or payload is free again; its
+        `request_id` is not, so that a late repeat of the submit is no second task. One that runs is
+        asked to stop, and the answer waits up to 2 s for its worker's word. A task that has already
+        finished is answered with OK, `cancelled` and `requested` false and the task as it ended.
+        UNAVAILABLE: the owner, or the target of a move under way, is silent; with reason
+        HOME_UNREACHABLE the task is cancelled, and a repeat frees its key. Otherwise errors as GetTask.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -75,9 +75,12 @@ class RouterServiceStub:
     CancelTask: _grpc.UnaryUnaryMultiCallable[_router_pb2.CancelTaskRequest, _router_pb2.CancelTaskResponse]
     """Cancels a task. A second cancel gives the same answer.
 
-    A task that has already finished is answered with OK, `cancelled` and `requested` false and the
-    task as it ended. UNAVAILABLE: the task is moving and the target is silent. Otherwise errors as
-    GetTask.
+    A task that waits or is dead ends at once, and its idempotency key or payload is free again; its
+    `request_id` is not, so that a late repeat of the submit is no second task. One that runs is
+    asked to stop, and the answer waits up to 2 s for its worker's word. A task that has already
+    finished is answered with OK, `cancelled` and `requested` false and the task as it ended.
+    UNAVAILABLE: the owner, or the target of a move under way, is silent; with reason
+    HOME_UNREACHABLE the task is cancelled, and a repeat frees its key. Otherwise errors as GetTask.
     """
     ExplainRoute: _grpc.UnaryUnaryMultiCallable[_router_pb2.ExplainRouteRequest, _router_pb2.ExplainRouteResponse]
     """Tells where a task would go and why. Stores nothing.
@@ -132,9 +135,12 @@ class RouterServiceAsyncStub(RouterServiceStub):
     CancelTask: _aio.UnaryUnaryMultiCallable[_router_pb2.CancelTaskRequest, _router_pb2.CancelTaskResponse]  # type: ignore[assignment]
     """Cancels a task. A second cancel gives the same answer.
 
-    A task that has already finished is answered with OK, `cancelled` and `requested` false and the
-    task as it ended. UNAVAILABLE: the task is moving and the target is silent. Otherwise errors as
-    GetTask.
+    A task that waits or is dead ends at once, and its idempotency key or payload is free again; its
+    `request_id` is not, so that a late repeat of the submit is no second task. One that runs is
+    asked to stop, and the answer waits up to 2 s for its worker's word. A task that has already
+    finished is answered with OK, `cancelled` and `requested` false and the task as it ended.
+    UNAVAILABLE: the owner, or the target of a move under way, is silent; with reason
+    HOME_UNREACHABLE the task is cancelled, and a repeat frees its key. Otherwise errors as GetTask.
     """
     ExplainRoute: _aio.UnaryUnaryMultiCallable[_router_pb2.ExplainRouteRequest, _router_pb2.ExplainRouteResponse]  # type: ignore[assignment]
     """Tells where a task would go and why. Stores nothing.
@@ -222,9 +228,12 @@ class RouterServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_router_pb2.CancelTaskResponse, _abc.Awaitable[_router_pb2.CancelTaskResponse]]:
         """Cancels a task. A second cancel gives the same answer.
 
-        A task that has already finished is answered with OK, `cancelled` and `requested` false and the
-        task as it ended. UNAVAILABLE: the task is moving and the target is silent. Otherwise errors as
-        GetTask.
+        A task that waits or is dead ends at once, and its idempotency key or payload is free again; its
+        `request_id` is not, so that a late repeat of the submit is no second task. One that runs is
+        asked to stop, and the answer waits up to 2 s for its worker's word. A task that has already
+        finished is answered with OK, `cancelled` and `requested` false and the task as it ended.
+        UNAVAILABLE: the owner, or the target of a move under way, is silent; with reason
+        HOME_UNREACHABLE the task is cancelled, and a repeat frees its key. Otherwise errors as GetTask.
         """
 
     @_abc_1.abstractmethod

@@ -106,6 +106,17 @@ def test_the_home_of_a_request_id_is_the_callers_region_where_the_fence_allows()
     assert who(request_id="r").home == who(request_id="r").home
 
 
+def test_only_an_entry_for_a_request_id_has_a_spare_home_inside_the_fence_and_not_at_home() -> None:
+    for number in range(50):
+        one = who(request_id=f"r{number}", origin_region="us-east")
+        fenced = who(request_id=f"r{number}", fence=("eu",))
+        assert (one.home, one.spare) in {("us-east", "eu-west"), ("us-east", "eu-north")}
+        assert {fenced.home, fenced.spare} == {"eu-west", "eu-north"}
+
+    assert who(request_id="r", fence=("us",)).spare == ""
+    assert who(request_id="r", idempotency_key="k").spare == ""
+
+
 def test_dedup_within_a_region_has_its_home_wherever_the_task_goes() -> None:
     assert who(by_payload(scope="region")).home == ""
 

@@ -1,5 +1,7 @@
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,11 @@ async def numbers(count: int, taken: list[int] | None = None) -> AsyncIterator[i
         if taken is not None:
             taken.append(number)
         yield number
+
+
+async def collect(answers: AsyncIterator[int], got: list[int]) -> None:
+    async for number in answers:
+        got.append(number)  # noqa: PERF401 - an error must leave what came before it
 
 
 async def test_answers_come_as_they_are_done() -> None:
@@ -49,36 +56,67 @@ async def test_no_more_is_taken_than_the_limit() -> None:
     assert len([rest async for rest in answers]) == 99
 
 
-async def test_an_error_ends_the_stream_and_what_is_under_way() -> None:
-    cancelled: list[int] = []
+async def test_an_error_ends_the_stream_once_what_is_under_way_is_answered() -> None:
+    failed = asyncio.Event()
+    got: list[int] = []
+    taken: list[int] = []
 
     async def answer(number: int) -> int:
         if number == 1:
+            failed.set()
             raise ZeroDivisionError
+        await failed.wait()
+        return number
+
+    async def endless() -> AsyncIterator[int]:
+        async for number in numbers(3, taken):
+            yield number
+        await asyncio.Event().wait()
+
+    with pytest.raises(ZeroDivisionError):
+        await collect(unordered(endless(), answer, 8, asyncio.Event()), got)
+
+    assert sorted(got) == [0, 2]
+    assert taken == [0, 1, 2]
+
+
+async def test_an_error_of_the_requests_ends_the_stream_once_all_before_are_answered() -> None:
+    gate = asyncio.Event()
+    got: list[int] = []
+
+    async def broken() -> AsyncIterator[int]:
+        yield 0
+        gate.set()
+        raise ConnectionResetError
+
+    async def answer(number: int) -> int:
+        await gate.wait()
+        return number
+
+    with pytest.raises(ConnectionResetError):
+        await collect(unordered(broken(), answer, 8, asyncio.Event()), got)
+
+    assert got == [0]
+
+
+async def test_a_consumer_that_leaves_cancels_what_is_under_way() -> None:
+    cancelled: list[int] = []
+
+    async def answer(number: int) -> int:
+        if number == 0:
+            return number
         try:
             return await asyncio.Event().wait()
         except asyncio.CancelledError:
             cancelled.append(number)
             raise
 
-    with pytest.raises(ZeroDivisionError):
-        async for _ in unordered(numbers(2), answer, 8, asyncio.Event()):
-            pass
+    answers: Any = unordered(numbers(3), answer, 8, asyncio.Event())
+    async with aclosing(answers):
+        assert await anext(answers) == 0
+        await asyncio.sleep(0)
 
-    assert cancelled == [0]
-
-
-async def test_an_error_of_the_requests_ends_the_stream() -> None:
-    async def broken() -> AsyncIterator[int]:
-        raise ConnectionResetError
-        yield 0
-
-    async def answer(number: int) -> int:
-        return number
-
-    with pytest.raises(ConnectionResetError):
-        async for _ in unordered(broken(), answer, 8, asyncio.Event()):
-            pass
+    assert sorted(cancelled) == [1, 2]
 
 
 async def test_closing_ends_an_open_stream_after_what_was_taken_is_answered() -> None:

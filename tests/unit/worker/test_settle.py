@@ -5,6 +5,7 @@ import pytest
 from tradewind.fleet import Backoff, Dedup, FailoverKind, QueueFailover, QueuePolicy, Retention
 from tradewind.task import (
     Bury,
+    Cancel,
     Claim,
     Failure,
     Finish,
@@ -14,6 +15,8 @@ from tradewind.task import (
     Settlement,
 )
 from worker.settle import (
+    FAULT,
+    CalledOff,
     Failed,
     HandedBack,
     Rejected,
@@ -24,6 +27,7 @@ from worker.settle import (
     Unkeepable,
     Unreadable,
     Verdict,
+    after_fault,
     settle,
 )
 
@@ -172,6 +176,18 @@ CASES: dict[str, tuple[Claim, Verdict, Terms, Settlement]] = {
         ),
     ),
     "what was not started is handed back": (CLAIM, HandedBack(), TERMS, Release(CLAIM)),
+    "what was called off is cancelled, also at its last attempt": (
+        LAST,
+        CalledOff(),
+        TERMS,
+        Cancel(LAST, 10),
+    ),
+    "a deduplicated cancel outlives the window": (
+        CLAIM,
+        CalledOff(),
+        replace(TERMS, deduplicated=True),
+        Cancel(CLAIM, 15),
+    ),
 }
 
 
@@ -203,3 +219,12 @@ def test_a_rejected_task_moves_where_the_file_says_so() -> None:
     settlement = settle(CLAIM, Rejected(NO), policy, TERMS, jitter=0.0)
     assert isinstance(settlement, Bury)
     assert settlement.may_move
+
+
+def test_a_fault_of_the_worker_uses_an_attempt_and_kills_after_the_last() -> None:
+    deduplicated = replace(TERMS, deduplicated=True)
+    long = replace(POLICY, dedup=Dedup(window_ms=99))
+    assert [after_fault(c, long, deduplicated) for c in (CLAIM, LAST)] == [
+        RetryAt(CLAIM, 1000, FAULT),
+        Bury(LAST, "exhausted", FAULT, 99, may_move=False, failover="the worker failed at it"),
+    ]

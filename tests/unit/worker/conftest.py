@@ -1,0 +1,25 @@
+"""One region on a real server, for parts of the worker that are driven without its process."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.conftest import fleet_on
+from tests.redis_keys import flush
+from tradewind.fleet import Fleet
+from tradewind.local.scratch import RedisProcess
+from tradewind.store.region_store import RegionStore
+
+
+@pytest.fixture
+def one_region(redis_servers: list[RedisProcess]) -> Fleet:
+    flush(redis_servers[0].port)
+    return fleet_on(redis_servers[:1])
+
+
+@pytest.fixture
+async def home(one_region: Fleet) -> AsyncIterator[RegionStore]:
+    store = RegionStore(one_region.regions["eu-west"], one_region)
+    await store.start()
+    yield store
+    await store.close()

@@ -1,0 +1,105 @@
+"""The settler against a real store: what cannot be packed, and what it does to its neighbours."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from tests.unit.worker.world import KEEP_MS, Parts, claims
+from tradewind.fleet import Fleet
+from tradewind.state import State
+from tradewind.store.region_store import RegionStore
+from tradewind.task import Bury, Cancel, Failure, Finish, Record, Release, RetryAt, Settlement
+from worker.settler import Settler
+
+BAD = "\udcff"  # a lone surrogate: no Redis command can hold it
+
+
+@asynccontextmanager
+async def settler_of(
+    store: RegionStore, fleet: Fleet
+) -> AsyncGenerator[tuple[Settler, dict[str, str]]]:
+    """A settler at work, and what it says of each task."""
+    parts = Parts(store, fleet)
+    said: dict[str, str] = {}
+    settler = Settler(
+        store,
+        fleet=fleet,
+        guard=parts.guard,
+        reach=parts.reach,
+        on_settled=lambda settlement, outcome: said.update({settlement.claim.task_id: outcome}),
+    )
+    running = asyncio.create_task(settler.run())
+    yield settler, said
+    running.cancel()
+
+
+async def settle(
+    store: RegionStore, fleet: Fleet, settlements: list[Settlement]
+) -> tuple[dict[str, str], list[Record]]:
+    async with settler_of(store, fleet) as (settler, said):
+        for settlement in settlements:
+            settler.put(settlement)
+        async with asyncio.timeout(10):
+            await settler.idle()
+    records = [await store.read(settlement.claim.task_id) for settlement in settlements]
+    return said, [record for record in records if isinstance(record, Record)]
+
+
+async def test_a_report_that_cannot_be_packed_fails_alone_and_in_our_words(
+    home: RegionStore, one_region: Fleet
+) -> None:
+    a, b, c, d, e, f = await claims(home, 6)
+    bad, good = Failure("error", BAD), Failure("error", "x")
+    _, records = await settle(
+        home,
+        one_region,
+        [
+            Finish(a, b"1", "application/json", KEEP_MS),
+            Finish(b, b"1", BAD, KEEP_MS),
+            RetryAt(c, KEEP_MS, bad),
+            RetryAt(d, KEEP_MS, good),
+            Bury(e, "exhausted", bad, KEEP_MS, may_move=False, failover="why"),
+            Bury(f, "exhausted", good, KEEP_MS, may_move=False, failover="why"),
+        ],
+    )
+    unsent = "internal error of the worker: the report could not be sent"
+    assert [(r.state, r.failure.message if r.failure else "") for r in records] == [
+        (State.COMPLETED, ""),
+        (State.DEAD_LETTER, unsent),
+        (State.FAILED, unsent),
+        (State.FAILED, "x"),
+        (State.DEAD_LETTER, unsent),
+        (State.DEAD_LETTER, "x"),
+    ]
+
+
+async def test_what_nothing_can_be_left_out_of_is_given_up(
+    home: RegionStore, one_region: Fleet
+) -> None:
+    good, bad = await claims(home, 2)
+    said, _ = await settle(home, one_region, [Release(good), Release(replace(bad, queue=BAD))])
+    assert said == {good.task_id: "released"}
+
+
+async def test_an_end_other_than_asked_is_counted_as_what_it_is(
+    home: RegionStore, one_region: Fleet
+) -> None:
+    wanted = await claims(home, 5)
+    retried, buried, released, cancelled, finished = wanted
+    for claim in wanted:
+        await home.cancel(claim.task_id, retention_ms=KEEP_MS)
+    failure = Failure("error", "x")
+    said, records = await settle(
+        home,
+        one_region,
+        [
+            RetryAt(retried, KEEP_MS, failure),
+            Bury(buried, "exhausted", failure, KEEP_MS, may_move=True),
+            Release(released),
+            Cancel(cancelled, KEEP_MS),
+            Finish(finished, b"1", "application/json", KEEP_MS),
+        ],
+    )
+    assert [said[claim.task_id] for claim in wanted] == ["cancelled"] * 4 + ["completed"]
+    assert [r.state for r in records] == [State.CANCELLED] * 4 + [State.COMPLETED]
