@@ -15,7 +15,8 @@ from tradewind.fleet import Fleet
 from tradewind.limits import HEARTBEAT_EVERY_MS, SECOND_MS
 from tradewind.metrics import REGION_RTT_SECONDS
 from tradewind.ports import Vitals
-from tradewind.task import LiveWorker, RegionView
+from tradewind.task import LiveWorker
+from tradewind.view import RegionView
 
 _log = logging.getLogger(__name__)
 _A_LITTLE_LESS: Final = 0.999

@@ -10,7 +10,8 @@ from tradewind.errors import StoreError, StoreFull
 from tradewind.fleet import Fleet
 from tradewind.policy.decide import decide, refusal
 from tradewind.policy.rules import Resolved
-from tradewind.task import Decision, Draft, RegionView
+from tradewind.task import Draft
+from tradewind.view import Decision, RegionView
 
 _BY_DISTANCE: Final = frozenset({"home", "spill"})  # decisions that a later one looks back at
 _MAX_MEMORY: Final = 1_024  # pairs of origin and fence; far above what a file gives rise to

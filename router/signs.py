@@ -10,7 +10,8 @@ from typing import Final, Literal
 
 from tradewind.fleet import Health
 from tradewind.limits import SECOND_MS, WORKER_GONE_MS
-from tradewind.task import LiveWorker, RegionView
+from tradewind.task import LiveWorker
+from tradewind.view import RegionView
 
 DECAY_MS: Final = 10 * SECOND_MS  # of RTT and success rate (Linkerd and Envoy, routing.md 2.1)
 UNKNOWN_RTT_MS: Final = 100.0  # before the first measurement (routing.md 2.1)

@@ -38,8 +38,9 @@ from tradewind.fleet import Fleet
 from tradewind.policy.rules import resolve
 from tradewind.ports import Intake
 from tradewind.state import State
-from tradewind.task import Decision, Draft, LedgerHit, Stored
+from tradewind.task import Draft, LedgerHit, Stored
 from tradewind.v1.task_pb2 import TaskSpec
+from tradewind.view import Decision
 
 BY_LEDGER: Final = "ledger"  # what decided the region of a duplicate: its first submit
 _OTHER_PARTITIONS: Final = 3  # tried in a region whose slot moves, before the region is left

@@ -336,7 +336,7 @@ class Reaped:
     task_id: str
     worker_id: str
     state: State  # PENDING again, DEAD_LETTER after too many crashes, CANCELLED if asked for
-    queue: str = ""
+    queue: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,56 +391,3 @@ class QueueCounts:
     failed: int = 0
     moving: int = 0
     dead: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RegionView:
-    """One region as one router sees it now: the whole input of a routing decision about it.
-
-    Ages are in the view, so that deciding reads no clock.
-    """
-
-    name: str
-    rtt_ms: float
-    ok: float = 1.0  # success rate of our calls, 0..1
-    health: Literal["HEALTHY", "DEGRADED", "DOWN", "RECOVERING", "UNKNOWN"] = "HEALTHY"
-    state: Literal["ACTIVE", "CORDONED", "DRAINING"] = "ACTIVE"
-    depth: int = 0  # ready tasks
-    in_flight: int = 0  # tasks this router has sent and not heard of
-    routers: int = 1  # live routers that send to it, this one included
-    slots: int = 0  # live worker slots
-    free_slots: int = 0
-    rate: float = 0.0  # completions a second; 0 until known
-    service_s: float = 0.0  # mean seconds an attempt takes; 0 until known
-    age_s: float = 0.0  # of the load report
-    full: bool = False  # the store refused for memory lately
-    served: Mapping[str, frozenset[str]] = field(
-        default_factory=dict[str, frozenset[str]],
-    )  # queue -> handler names that some live worker runs ("*" = any)
-    unserved_for_s: float = 0.0  # how long there has been no live worker at all
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """What a decision says of one region: eligible with a score, or excluded by a reason."""
-
-    region: str
-    eligible: bool
-    excluded_by: str
-    rtt_ms: float
-    expected_wait_s: float
-    score_s: float
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Where a task goes and why: the decision object is the explanation."""
-
-    region: str  # empty: nowhere
-    rule: str
-    candidates: tuple[Candidate, ...]
-    fence: tuple[str, ...]
-    ledger_home: str = ""
-    reason: str = ""  # "affinity", "home", "spill", "pin", or why there is none
-    policy_version: str = ""

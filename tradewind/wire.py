@@ -9,18 +9,9 @@ from tradewind import codec, ids
 from tradewind.codec import STATES, DamagedRecord
 from tradewind.policy.rules import DEFAULT_RULE, UNSERVED
 from tradewind.state import State
-from tradewind.task import (
-    Candidate,
-    Decision,
-    Draft,
-    Failure,
-    LiveWorker,
-    Priority,
-    QueueCounts,
-    Record,
-    RegionView,
-)
+from tradewind.task import Draft, Failure, LiveWorker, Priority, QueueCounts, Record
 from tradewind.v1 import admin_pb2, router_pb2, task_pb2
+from tradewind.view import Candidate, Decision, RegionView
 
 #: Initial metadata of every response: the region that the router stands in.
 REGION_METADATA = "tradewind-region"

@@ -9,7 +9,8 @@ from tradewind.errors import StoreError
 from tradewind.fleet import Fleet
 from tradewind.limits import SECOND_MS
 from tradewind.ports import Vitals
-from tradewind.task import LiveWorker, RegionView
+from tradewind.task import LiveWorker
+from tradewind.view import RegionView
 
 _FRESH_MS: Final = 1_500  # heartbeats come every second: reading more often tells nothing new
 _FULL_FOR_MS: Final = 5_000  # after a refusal for memory; what a router waits, too

@@ -13,8 +13,8 @@ from tradewind.cli.sheet import Column, Facts, Sheet
 from tradewind.client import QueueStatus, RegionStatus, Route, WorkerStatus
 from tradewind.client.views import task_of
 from tradewind.state import State
-from tradewind.task import Candidate
 from tradewind.v1 import task_pb2
+from tradewind.view import Candidate
 
 DIED = datetime(2026, 3, 1, 23, 59, 59, 250_000, tzinfo=UTC)
 WORKER_ID = "ap-south/worker-7c9f/12239/01469a3f"

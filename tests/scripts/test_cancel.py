@@ -295,7 +295,9 @@ async def test_a_holder_that_dies_before_it_confirms_is_no_reason_to_run_it_agai
 ) -> None:
     task = await stored(store, a_task(max_crashes=max_crashes))
     claim = await asked(store, await claimed(store, task, lease_ms=0))
-    assert await store.reap(PLACE, limit=10) == [Reaped(task.task_id, "w1", State.CANCELLED)]
+    assert await store.reap(PLACE, limit=10) == [
+        Reaped(task.task_id, "w1", State.CANCELLED, "mail")
+    ]
     record = await record_of(store, task.task_id)
     assert (record.state, record.settled) == (State.CANCELLED, True)
     (late,) = await store.finish([Finish(claim, b"r", "", DAY_MS)])

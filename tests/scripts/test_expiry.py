@@ -183,7 +183,7 @@ async def test_whatever_makes_it_wait_again_lets_it_expire_again(
     await store.release([Release(await claimed(store, task))])
     assert raw.zscore(KEYS.expiry, task.task_id) == LATER_MS
     await claimed(store, task, lease_ms=0)
-    assert await store.reap(PLACE, limit=1) == [Reaped(task.task_id, "w1", State.PENDING)]
+    assert await store.reap(PLACE, limit=1) == [Reaped(task.task_id, "w1", State.PENDING, "mail")]
     assert raw.zscore(KEYS.expiry, task.task_id) == LATER_MS
     let_expire(raw, task.task_id)
     assert (await claim_batch(store)).claims == ()

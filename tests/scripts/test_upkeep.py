@@ -46,7 +46,7 @@ async def test_a_lease_that_ended_is_taken_back_without_using_an_attempt(
     claim = await claimed(store, lease_ms=0)
     behind = await stored(store)
     raw.delete(KEYS.wake("mail"))
-    assert await store.reap(PLACE, limit=10) == [Reaped(claim.task_id, "w1", State.PENDING)]
+    assert await store.reap(PLACE, limit=10) == [Reaped(claim.task_id, "w1", State.PENDING, "mail")]
     record = await record_of(store, claim.task_id)
     assert (record.attempts, record.crashes) == (0, 1)
     assert record.failure is not None

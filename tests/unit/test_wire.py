@@ -5,19 +5,10 @@ import pytest
 from tradewind import codec, wire
 from tradewind.ids import mint
 from tradewind.state import State
-from tradewind.task import (
-    Candidate,
-    Decision,
-    Failure,
-    Heartbeat,
-    LiveWorker,
-    Priority,
-    QueueCounts,
-    Record,
-    RegionView,
-)
+from tradewind.task import Failure, Heartbeat, LiveWorker, Priority, QueueCounts, Record
 from tradewind.v1 import task_pb2
 from tradewind.v1.task_pb2 import TaskSpec
+from tradewind.view import Candidate, Decision, RegionView
 
 TASK_ID = mint(1_767_225_600_000, 77, 12, 4711)
 

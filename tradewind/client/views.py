@@ -11,8 +11,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tradewind.client.enums import short_name, state_of
 from tradewind.client.times import duration, moment
 from tradewind.state import State
-from tradewind.task import Candidate
 from tradewind.v1 import router_pb2, task_pb2
+from tradewind.view import Candidate
 
 JSON_TYPE = "application/json"
 

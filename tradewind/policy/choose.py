@@ -8,7 +8,7 @@ from itertools import accumulate
 from tradewind.fleet import Fleet, Region, Steering
 from tradewind.policy import affinity, filters, scores
 from tradewind.policy.rules import Keyed, Resolved
-from tradewind.task import RegionView
+from tradewind.view import RegionView
 
 BOUNDED_LOAD = 1.25  # times the average: where an affinity key walks on (Envoy: 1.2 to 2)
 MIN_TEMPERATURE_S = 0.1  # routing.md 2.5

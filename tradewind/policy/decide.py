@@ -24,7 +24,8 @@ from tradewind.fleet import Fleet
 from tradewind.policy import filters, scores
 from tradewind.policy.choose import Option, Wish, choose, only_affine
 from tradewind.policy.rules import UNSERVED, Resolved, matching, resolve
-from tradewind.task import Candidate, Decision, Draft, RegionView
+from tradewind.task import Draft
+from tradewind.view import Candidate, Decision, RegionView
 
 PANIC = "panic"
 _FENCES = f"{filters.OUTSIDE_FENCE}: "  # what follows says which fences leave nothing

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 
 from tradewind.fleet import Fleet, Region
 from tradewind.limits import SECOND_MS
-from tradewind.task import RegionView
+from tradewind.view import RegionView
 
 OUTSIDE_FENCE = "outside the fence"
 NOT_PINNED = "not the pinned region"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tradewind.fleet import Fleet, Region
 from tradewind.policy import filters
 from tradewind.policy.scores import wait_s
-from tradewind.task import RegionView
+from tradewind.view import RegionView
 
 # A moved task must not be what fills the target (routing.md 2.9).
 MAX_WAIT_SHARE = 0.5

@@ -7,7 +7,7 @@ Every term can be checked by hand (routing.md 2.4):
 """
 
 from tradewind.fleet import Fleet, Region
-from tradewind.task import RegionView
+from tradewind.view import RegionView
 
 DEFAULT_SERVICE_S = 1.0  # an attempt, until one has been measured
 UNSEEN_RTT_MS = 100.0  # before any measurement (routing.md 2.1)

@@ -117,8 +117,8 @@ class UpkeepRole(Role):
         )
         _, *items = cast("list[Any]", await self._client.run(call))
         return [
-            Reaped(task_id.decode(), worker_id.decode(), State(state.decode()))
-            for task_id, worker_id, state in items
+            Reaped(task_id.decode(), worker_id.decode(), State(state.decode()), queue.decode())
+            for task_id, worker_id, state, queue in items
         ]
 
     def _deaths(self) -> str:

@@ -10,7 +10,8 @@ from tradewind.policy import affinity, filters
 from tradewind.policy.choose import BOUNDED_LOAD
 from tradewind.policy.decide import decide, refusal
 from tradewind.policy.rules import resolve
-from tradewind.task import Decision, Draft, RegionView
+from tradewind.task import Draft
+from tradewind.view import Decision, RegionView
 
 EU, US, AP = view("eu", 1.0), view("us", 90.0), view("ap", 200.0)
 PLAIN = fleet()

@@ -11,7 +11,8 @@ from tradewind.fleet import Affinity, FailoverPlan, Fleet, QueueFailover, QueueP
 from tradewind.policy.decide import decide, refusal
 from tradewind.policy.relocate import Stranded, relocate
 from tradewind.policy.rules import resolve
-from tradewind.task import Draft, RegionView
+from tradewind.task import Draft
+from tradewind.view import RegionView
 
 NAMES = ("a", "b", "c", "d")
 GROUPS = ("g1", "g2", "g3")

@@ -4,7 +4,7 @@ from tests.unit.policy.worlds import busy, fleet, region, unserved, view
 from tradewind.fleet import FailoverPlan, RegionLimits
 from tradewind.policy import filters
 from tradewind.policy.scores import wait_s
-from tradewind.task import RegionView
+from tradewind.view import RegionView
 
 BORDERS = {
     "inside without a pin": (100, ("eu",), "", ""),

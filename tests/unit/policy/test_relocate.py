@@ -15,7 +15,7 @@ from tradewind.policy.relocate import (
     Stranded,
     relocate,
 )
-from tradewind.task import RegionView
+from tradewind.view import RegionView
 
 WORLD = fleet(
     region("eu", "eu", "west"),

@@ -3,7 +3,7 @@ import pytest
 from tests.unit.policy.worlds import busy, fleet, region, view
 from tradewind.fleet import Fleet, Steering
 from tradewind.policy.scores import queue_length, score_s, wait_s
-from tradewind.task import RegionView
+from tradewind.view import RegionView
 
 QUEUES = {
     "the depth as reported": (view("eu", depth=7), 7),

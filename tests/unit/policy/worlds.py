@@ -3,7 +3,7 @@
 from typing import Any
 
 from tradewind.fleet import Fleet, RedisTarget, Region, Rule
-from tradewind.task import RegionView
+from tradewind.view import RegionView
 
 REDIS = RedisTarget("standalone", ("127.0.0.1:6379",))
 SERVED = {"default": frozenset({"*"})}

@@ -5,7 +5,8 @@ import pytest
 from tradewind.clock import ManualClock
 from tradewind.fleet import Fleet, QueuePolicy
 from tradewind.handlers import App
-from tradewind.task import Heartbeat, LiveWorker, RegionView
+from tradewind.task import Heartbeat, LiveWorker
+from tradewind.view import RegionView
 from worker.line import Line
 from worker.pool import Pace, Pool, new_worker_id
 from worker.reach import Reach

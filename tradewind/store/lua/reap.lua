@@ -12,7 +12,7 @@
 -- ARGV[1] prefix  of the partition's keys: records are learnt from leases
 -- ARGV[2] limit   int
 -- ARGV[3] deaths  JSON object: queue -> {retention_ms, move_after_ms or -1}; "" = the others
--- RETURNS {"ok", item...}; item: {task_id, worker_id, state}
+-- RETURNS {"ok", item...}; item: {task_id, worker_id, state, queue}
 -- RETURNS | {"moving"}
 -- @include now here counts wake changed ready ended over instead bury
 local leases, expiry, prefix, limit = KEYS[2], KEYS[6], ARGV[1], tonumber(ARGV[2])
@@ -39,7 +39,7 @@ for _, t in ipairs(found) do
   if t.state ~= 'PROCESSING' then
     redis.call('ZREM', leases, t.id)
   elseif cancelled_instead(keys.counts, leases, prefix, t.record, t.id, now_ms) then
-    reply[#reply + 1] = { t.id, t.worker, 'CANCELLED' }
+    reply[#reply + 1] = { t.id, t.worker, 'CANCELLED', t.queue }
   else
     redis.call('ZREM', leases, t.id)
     count(keys.counts, 'r:' .. t.queue, -1)
@@ -59,7 +59,7 @@ for _, t in ipairs(found) do
       may_expire(expiry, t.record, t.id)
       wake(prefix .. 'wake:' .. t.queue)
     end
-    reply[#reply + 1] = { t.id, t.worker, state }
+    reply[#reply + 1] = { t.id, t.worker, state, t.queue }
   end
 end
 return reply
