@@ -177,4 +177,4 @@ _OUTCOMES: Final[dict[type[Settlement], str]] = {
     Release: "released",
     Cancel: "cancelled",
 }
-_ENDED_INSTEAD: Final = {State.CANCELLED: "cancelled", State.EXPIRED: "expired"}
+_ENDED_INSTEAD: Final[dict[str, str]] = {State.CANCELLED: "cancelled", State.EXPIRED: "expired"}
