@@ -3,13 +3,13 @@
 from tests.rpc.flaky import FlakyStore
 from tradewind import codec
 from tradewind.ids import parse
-from tradewind.task import Bury, Claim, Exported, Failure, Finish, Record, RetryAt
+from tradewind.task import Bury, Claim, Exported, Failure, Finish, Record, Release, RetryAt
 
 LEASE_MS = 30_000
 
 
 async def claim(store: FlakyStore, task_id: str, queue: str = "default") -> Claim:
-    """Take the task, which must be ready."""
+    """Take the task, which must be ready, and no other one of its partition."""
     batch = await store.real.claim(
         parse(task_id).partition,
         worker_id="w",
@@ -17,7 +17,9 @@ async def claim(store: FlakyStore, task_id: str, queue: str = "default") -> Clai
         handlers=["email.send", "image.resize"],
         limit=16,
     )
-    return next(claim for claim in batch.claims if claim.task_id == task_id)
+    others = [held for held in batch.claims if held.task_id != task_id]
+    await store.real.release([Release(held) for held in others])
+    return next(held for held in batch.claims if held.task_id == task_id)
 
 
 async def finish(store: FlakyStore, held: Claim, result: bytes = b"1") -> None:
