@@ -1,6 +1,7 @@
 """Servers and stores for every test: real ones, on free ports, ended with the session."""
 
 import itertools
+import signal
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -14,6 +15,16 @@ from tradewind.local.scratch import RedisProcess, cluster_processes, redis_proce
 from tradewind.store.region_store import RegionStore
 
 REGIONS = {"eu-west": "eu", "us-east": "us", "ap-south": "apac"}  # with their residency group
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """A shell that starts the suite in the background ignores Ctrl-C for it and all its children.
+
+    A handler of our own does not outlive exec, so children have the default again.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
