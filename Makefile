@@ -32,10 +32,10 @@ up: .venv ## embedded regions in the foreground, with delays between them
 test: .venv ## the test suite
 	@$(BIN)/pytest -n $(TEST_WORKERS)
 
-test-all: .venv ## the test suite with the chaos tests
-	@$(BIN)/pytest -n $(TEST_WORKERS) -m ""
+test-all: .venv ## the test suite on every form and version of Redis (8.2 and 7.0)
+	@$(BIN)/python tools/test_all.py -n $(TEST_WORKERS)
 
-chaos: .venv ## processes killed under load (minutes)
+chaos: .venv ## the cases at full length: processes killed under load, floods (about an hour)
 	@$(BIN)/pytest -m chaos
 
 check: check-python check-proto check-lua check-deploy check-words ## every static check

@@ -5,7 +5,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import start_delay
+from bench import due, start_delay, watch
 from bench.machine import describe
 
 RESULTS = Path(__file__).parent / "results"
@@ -20,6 +20,17 @@ def main() -> None:
         "machine": describe(),
         "start_delay": start_delay.measure(
             repetitions=2 if quick else 5, calls=50 if quick else 250
+        ),
+        "due": due.measure(
+            repetitions=1 if quick else 5,
+            tasks=20 if quick else 100,
+            far=2_000 if quick else 100_000,
+        ),
+        "watch": watch.measure(
+            repetitions=1 if quick else 5,
+            tasks=10 if quick else 50,
+            watchers=100 if quick else 1_000,
+            idle_s=2.0 if quick else 10.0,
         ),
     }
     text = json.dumps(result, indent=2)

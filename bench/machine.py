@@ -1,5 +1,6 @@
 """What the figures were measured on, and how they are summed up."""
 
+import math
 import os
 import platform
 import statistics
@@ -26,6 +27,12 @@ class Figure:
     def __str__(self) -> str:
         """`median (low .. high)`."""
         return f"{self.median:.2f} ({self.low:.2f} .. {self.high:.2f})"
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The smallest of `values` that at least `share` (0 to 1) of them do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, math.ceil(len(ordered) * share) - 1))]
 
 
 def describe() -> dict[str, str]:

@@ -1,5 +1,6 @@
 """An app whose only work is to note when it started, outside the product."""
 
+import asyncio
 import os
 import struct
 import time
@@ -22,3 +23,9 @@ def _ledger() -> int:
 async def mark(number: int) -> None:
     """Note the time; a microsecond of work besides."""
     os.write(_ledger(), ENTRY.pack(number, time.perf_counter()))
+
+
+@app.task("bench.hold", timeout=600)
+async def hold() -> None:
+    """Keep a slot until it is cancelled."""
+    await asyncio.Event().wait()

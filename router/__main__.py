@@ -10,27 +10,23 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Final
 
 from router.gateway import Gateway
 from router.processes import CHILD, Processes
 from router.server import Server
-from tradewind import logs, metrics, regions
+from tradewind import logs, metrics, regions, startup
 from tradewind.clock import SystemClock
 from tradewind.errors import ConfigError, SetupError, StoreError
 from tradewind.fleet import Fleet
-from tradewind.http import HttpServer, Ready, check_bind, parse_address
+from tradewind.http import HttpServer, check_bind, parse_address
 from tradewind.limits import SECOND_MS
+from tradewind.startup import FAILED, WRONG_USAGE, check_region, run, serve_http
 from tradewind.store.region_store import RegionStore
 
-T = TypeVar("T")
-
-FAILED: Final = 1
-WRONG_USAGE: Final = 2
 DEFAULT_LISTEN: Final = "127.0.0.1:7070"  # contract section 2
 DEFAULT_HTTP: Final = "127.0.0.1:8070"
-MAX_PROCESSES: Final = 256
 _EXAMPLE: Final = """example:
   tradewind router --config regions.yaml --region eu-west --listen 127.0.0.1:7070
 """
@@ -43,15 +39,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     logs.setup("router", region=arguments.region)
     try:
         fleet = regions.load(arguments.config)
-        _check_region(fleet, arguments)
+        check_region(fleet, arguments.region, arguments.config)
         host, _ = parse_address(arguments.listen)
         check_bind(host, insecure_bind=arguments.insecure_bind)
     except (ConfigError, SetupError) as error:
         return _say(error, WRONG_USAGE)
     try:
         if arguments.processes > 1:
-            return _run(_serve_processes(arguments))
-        return _run(_serve(arguments, fleet))
+            return run(_serve_processes(arguments))
+        return run(_serve(arguments, fleet))
     except SetupError as error:
         return _say(error, FAILED)
 
@@ -63,7 +59,16 @@ async def _serve(arguments: argparse.Namespace, fleet: Fleet) -> int:
     stores = {name: RegionStore(region, fleet) for name, region in fleet.regions.items()}
     gateway = Gateway(fleet, arguments.region, stores, SystemClock(), counts=is_first)
     server = Server(gateway, arguments.listen, reuse_port=is_child)
-    http = None if is_child else _serve_http(arguments, server.ready, metrics.exposition)
+    http = (
+        None
+        if is_child
+        else serve_http(
+            arguments.http,
+            server.ready,
+            metrics.exposition,
+            insecure_bind=arguments.insecure_bind,
+        )
+    )
     stop, hurry = _stop_signals()
     try:
         async with asyncio.TaskGroup() as group:
@@ -90,7 +95,12 @@ async def _serve_processes(arguments: argparse.Namespace) -> int:
     if arguments.insecure_bind:
         options.append("--insecure-bind")
     processes = Processes(options, arguments.processes, arguments.listen)
-    http = _serve_http(arguments, processes.ready, processes.metrics)
+    http = serve_http(
+        arguments.http,
+        processes.ready,
+        processes.metrics,
+        insecure_bind=arguments.insecure_bind,
+    )
     _announce(processes.address, http)
     try:
         return await processes.run()
@@ -104,16 +114,6 @@ async def _greet(store: RegionStore) -> None:
         await store.start()
     except StoreError as error:
         _log.warning("a region is not usable yet", extra={"of": store.region, "cause": str(error)})
-
-
-def _serve_http(
-    arguments: argparse.Namespace, ready: Ready, exposition: Callable[[], bytes]
-) -> HttpServer:
-    http = HttpServer(
-        arguments.http, ready=ready, metrics=exposition, insecure_bind=arguments.insecure_bind
-    )
-    http.start()
-    return http
 
 
 def _announce(address: str, http: HttpServer | None) -> None:
@@ -130,22 +130,6 @@ def _stop_signals() -> tuple[asyncio.Event, asyncio.Event]:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, signalled)
     return stop, hurry
-
-
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run on uvloop where there is one."""
-    try:
-        import uvloop  # noqa: PLC0415 - not on every platform
-    except ImportError:
-        return asyncio.run(work)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(work)
-
-
-def _check_region(fleet: Fleet, arguments: argparse.Namespace) -> None:
-    if arguments.region not in fleet.regions:
-        known = ", ".join(fleet.regions)
-        raise SetupError(f"{arguments.config} has no region {arguments.region}; it has {known}")
 
 
 def _say(error: Exception, status: int) -> int:
@@ -166,20 +150,24 @@ def _parser() -> argparse.ArgumentParser:
     add("--region", required=True, help="the region this router stands in, as named in the file")
     add(
         "--listen",
-        type=_address,
+        type=startup.address,
         default=DEFAULT_LISTEN,
         metavar="HOST:PORT",
         help=f"gRPC (default: {DEFAULT_LISTEN}; port 0 takes a free one)",
     )
     add(
         "--http",
-        type=_address,
+        type=startup.address,
         default=DEFAULT_HTTP,
         metavar="HOST:PORT",
         help=f"metrics and probes (default: {DEFAULT_HTTP})",
     )
     add(
-        "--processes", type=_processes, default=1, metavar="N", help="router processes (default: 1)"
+        "--processes",
+        type=startup.processes,
+        default=1,
+        metavar="N",
+        help="router processes (default: 1)",
     )
     add(
         "--insecure-bind",
@@ -187,21 +175,6 @@ def _parser() -> argparse.ArgumentParser:
         help="serve beyond this machine, though nothing protects the ports yet",
     )
     return parser
-
-
-def _processes(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_PROCESSES:
-        problem = f"{text!r} is not a whole number from 1 to {MAX_PROCESSES}"
-        raise argparse.ArgumentTypeError(problem)
-    return int(text)
-
-
-def _address(text: str) -> str:
-    try:
-        parse_address(text)
-    except SetupError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import grpc.aio
 
-from router.admit import shown
 from router.census import Census
 from router.dead import DeadTasks, Filter
 from router.keys import Keys
 from router.redrive import DeadPorts, DeadWork
 from router.service import deadline_of
 from tradewind import wire
+from tradewind.admission.admit import shown
 from tradewind.clock import Clock
 from tradewind.errors import InvalidTask, NotServedYet, StoreError
 from tradewind.fleet import Fleet

@@ -22,6 +22,7 @@ from tradewind.errors import (
     TradewindError,
 )
 from tradewind.fleet import Fleet
+from tradewind.limits import REQUEST_ID_WINDOW_MS
 from tradewind.ports import Cancels, Inbox, Outbox
 from tradewind.state import State
 from tradewind.task import (
@@ -112,7 +113,9 @@ class Canceller:
         """Ask the owner: cancelled, requested, or the state it ended in; None: look again."""
         if record.state is State.MOVING and not await self._called_back(record):
             return None  # it has arrived, or somebody else has settled the move
-        keep_ms = self._fleet.queue(_queue(record)).retention.completed_ms
+        retention = self._fleet.queue(_queue(record)).retention
+        # A late repeat of its submit must find that it was cancelled.
+        keep_ms = max(retention.completed_ms, REQUEST_ID_WINDOW_MS)
         try:
             async with asyncio.timeout(_CALL_S):
                 outcome = await self._stores[record.region].cancel(

@@ -10,6 +10,7 @@ import grpc.aio
 
 from router.admin import AdminService
 from router.cancel import Canceller, EndingPorts
+from router.carry import Carrier
 from router.census import Census
 from router.flush import Flush
 from router.gauges import Gauges
@@ -17,6 +18,7 @@ from router.keys import Keys
 from router.lookup import Lookup
 from router.reserve import Ledgers
 from router.route import Routes
+from router.server_clock import ServerClock
 from router.service import RouterService
 from router.storing import Storing
 from router.submit import Submitter
@@ -54,16 +56,13 @@ class Gateway:
         self._gauges = Gauges(fleet, stores[region], self.census)
         lookup = Lookup(stores, fleet.partitions)
         self._watches = Watches(stores, lookup)
-        self._submitter = Submitter(
-            fleet,
-            Routes(fleet, self.census, random.Random()),
-            Storing(stores, self._flushes),
-            Ledgers(stores, self.census),
-            lookup,
-            stores,
-            clock,
-            random.Random(secrets.randbits(128)),
-        )
+        server_clock = ServerClock(clock, [stores[region], *stores.values()])
+        routes = Routes(fleet, self.census, random.Random())
+        storing = Storing(stores, self._flushes)
+        ledgers = Ledgers(stores, self.census)
+        carrier = Carrier(routes, storing, ledgers, lookup, stores)
+        entropy = random.Random(secrets.randbits(128))
+        self._submitter = Submitter(fleet, routes, storing, ledgers, carrier, server_clock, entropy)
         keys = Keys(fleet, stores)
         self._canceller = Canceller(fleet, stores, keys, lookup, self._watches)
         self._router = RouterService(fleet, self._submitter, lookup, self._watches, self._canceller)
@@ -91,9 +90,13 @@ class Gateway:
             if self._counts:
                 group.create_task(self._gauges.run())
 
-    def close(self) -> None:
-        """Let open streams end, and say that no more should come."""
+    def retire(self) -> None:
+        """Say that no more should come; what comes all the same is still served."""
         self._closing = True
+
+    def close(self) -> None:
+        """Let open streams end."""
+        self.retire()
         self._router.close()
 
     async def drain(self) -> None:

@@ -53,16 +53,18 @@ class Gauges:
         for queue in ("default", *self._fleet.queues):  # an empty queue is 0, not absent
             pending.update({(queue, priority): 0 for priority in PRIORITIES})
             dead.update({queue: 0})
+        waits = False
         for queue, counts in (await self._reads.counts()).items():
             label = queue_label(self._fleet, queue)
             for priority, ready in zip(PRIORITIES, counts.pending, strict=True):
                 pending[label, priority] += ready
+            waits = waits or counts.scheduled + counts.failed > 0
             dead[label] += counts.dead
         for (queue, priority), ready in pending.items():
             TASK_QUEUE_LENGTH.labels(region, queue, priority).set(ready)
         oldest_ms = dict.fromkeys(pending, 0)
         ages_ms: Mapping[tuple[str, Priority], int] = {}
-        if any(pending.values()):
+        if any(pending.values()) or waits:  # what waits may be overdue
             ages_ms = await self._reads.oldest()
         for (queue, priority), age_ms in ages_ms.items():
             place = (queue_label(self._fleet, queue), PRIORITIES[priority])

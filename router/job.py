@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from router.identity import Identity
 from tradewind import codec
+from tradewind.admission.identity import Identity
 from tradewind.errors import StoreError
 from tradewind.fleet import Fleet
 from tradewind.ids import parse, partition_of
@@ -32,6 +32,10 @@ class Deadline:
         """Seconds left; never less than a positive trifle, so that it can be a time-out."""
         return max(MIN_LEFT_S, self.until_s - time.monotonic())
 
+    def half(self) -> "Deadline":
+        """Due in half of the time that is left: something else is to come after."""
+        return Deadline.after(self.left_s() / 2, is_callers=False)
+
     @property
     def is_over(self) -> bool:
         """Whether it has passed."""
@@ -47,6 +51,7 @@ class Receipt:
     state: State
     duplicate: bool
     rule: str  # what decided the region
+    possible_duplicate: bool = False  # a region that would know of an earlier one was silent
 
 
 @dataclass(slots=True)
@@ -63,6 +68,7 @@ class Job:
     is_repeat: bool = True  # an earlier attempt may have left something
     kept_at: str = ""  # the home of its ledger entry, once that is settled between two
     rule: str = ""  # of the latest decision
+    home_was_silent: bool = False  # and the submit went on without it
     refused: dict[str, StoreError] = field(default_factory=dict[str, StoreError])
 
     def permits(self, region: str) -> bool:
@@ -70,9 +76,22 @@ class Job:
         pin = self.resolved.pin
         return region in self.fleet.inside(self.resolved.fence) and pin in {"", region}
 
-    def home(self, region: str) -> str:
+    def homes(self, region: str) -> tuple[str, ...]:
         """Return where its ledger entry lives, if the task goes to `region`."""
-        return self.kept_at or self.identity.home or region
+        identity = self.identity
+        if identity.also:
+            return (identity.home, identity.also)
+        return (self.kept_at or identity.home or region,)
+
+    @property
+    def accepts_silence(self) -> bool:
+        """Whether the task is to be stored although a home of its entry is silent."""
+        asked = self.fleet.queue(self.draft.queue).dedup.on_home_unreachable == "accept"
+        return asked and self.identity.deduplicated and bool(self.identity.home)
+
+    def starts_over(self) -> None:
+        """Forget where the entry was: it was removed."""
+        self.kept_at = ""
 
     def falls_back(self) -> bool:
         """Take the spare home from now on, since home has certainly nothing of this attempt.
@@ -87,7 +106,7 @@ class Job:
     def mark_here(self, task_id: str, region: str) -> LedgerMark | None:
         """Return its mark, if the entry lives in the task's own region and partition."""
         mark = self.identity.mark
-        if mark is None or self.home(region) != region:
+        if mark is None or self.homes(region) != (region,):
             return None
         partition = parse(task_id).partition
         if mark.business and partition_of(mark.key, self.fleet.partitions) != partition:
@@ -97,9 +116,17 @@ class Job:
     def reservation(self) -> LedgerMark | None:
         """Return its mark for an entry elsewhere. The window counts from the earliest start."""
         mark = self.identity.mark
-        if mark is None or not self.draft.delay_ms:
+        draft = self.draft
+        if mark is None or not (draft.delay_ms or draft.not_before_ms):
             return mark
-        return replace(mark, window_ms=mark.window_ms + self.draft.delay_ms)
+        window_ms = mark.window_ms + draft.delay_ms
+        return replace(mark, window_ms=window_ms, not_before_ms=draft.not_before_ms)
+
+    @property
+    def done_key(self) -> bytes:
+        """What a copy that has run is known by: the key of its entry, which says the fence, too."""
+        mark = self.identity.mark
+        return mark.key if mark is not None and mark.business else b""
 
     def task(
         self, task_id: str, region: str, *, epoch: int = 1, mark: LedgerMark | None = None
@@ -124,8 +151,9 @@ class Job:
             fence=self.resolved.fence,
             epoch=epoch,
             delay_ms=draft.delay_ms,
+            not_before_ms=draft.not_before_ms,
             expires_ms=draft.expires_ms,
             max_crashes=self.fleet.queue(draft.queue).max_crashes,
-            done_key=identity.fingerprint if identity.deduplicated else b"",
+            done_key=self.done_key,
             mark=mark,
         )

@@ -17,6 +17,8 @@ from tradewind.state import State
 from tradewind.task import Pointer, Record
 
 _TIMEOUT_S: Final = 3.0  # of one region's answer; as long as a probe may take (health.timeout)
+# A task on its way may reach a region that had just said no. It moves too seldom to do so twice.
+_ROUNDS: Final = 2
 
 
 class _Silent:
@@ -52,17 +54,23 @@ class Lookup:
         born = parse(task_id)
         if born.partition >= self._partitions:
             raise UnknownTask(task_id)
-        answers: dict[str, _Answer] = {}
         birthplace = self._by_code.get(born.region_code)
-        await self._follow(birthplace, task_id, answers, watch=watch)
-        if _best(answers.values()) is None:
-            await self._ask_rest(task_id, answers, watch=watch)
-        best = _best(answers.values())
-        if best is not None:
-            return best
-        silent = [name for name, answer in answers.items() if answer is _SILENT]
-        if silent:
-            raise RegionSilent(sorted(silent))
+        for _ in range(_ROUNDS):
+            answers: dict[str, _Answer] = {}
+            await self._follow(birthplace, task_id, answers, watch=watch)
+            if _best(answers.values()) is None:
+                await self._ask_rest(task_id, answers, watch=watch)
+            best = _best(answers.values())
+            if best is not None:
+                return best
+            silent = {name for name, answer in answers.items() if answer is _SILENT}
+            targets = {answer.target for answer in answers.values() if isinstance(answer, Pointer)}
+            # A region that this router's file does not have, or not any more, did not say no.
+            silent |= targets.difference(self._reads, {""})
+            if silent:
+                raise RegionSilent(sorted(silent))
+            if not targets:
+                break
         raise UnknownTask(task_id)
 
     async def _follow(

@@ -9,12 +9,15 @@ its callers' submits go on. It lives in one of them, and the spare home says in 
   a bar, in the same step: from then on the entry can live at home only. So a first attempt that is
   still on its way, and cannot reach a home that its repeat has reached, finds the bar.
 * A repeat that gets no answer from the spare home uses an entry that home has, and makes none.
+
+While the set of regions changes, the entry of a business key has two homes (docs/decisions/0005):
+it is reserved at both, always in the same order, before its task is stored.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -54,10 +57,10 @@ class NotKept(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """An entry at `home` that says: (task_id, epoch) is being stored at `region`."""
+    """An entry at each of `homes` that says: (task_id, epoch) is being stored at `region`."""
 
     mark: LedgerMark
-    home: str
+    homes: tuple[str, ...]
     task_id: str
     region: str
     epoch: int
@@ -70,6 +73,14 @@ class Reservation:
         return not self.adopted and time.monotonic() - self.asked_s < HELD_S
 
 
+@dataclass(frozen=True, slots=True)
+class Met:
+    """An entry that stands in the way of a reservation, and where."""
+
+    home: str
+    hit: LedgerHit
+
+
 class Ledgers:
     """The ledgers of all regions."""
 
@@ -77,13 +88,29 @@ class Ledgers:
         """`ledgers` by region name."""
         self._ledgers, self._census = ledgers, census
 
-    async def reserve(self, wanted: Reservation, deadline: Deadline) -> LedgerHit | None:
-        """Make, or move on, a reservation; a hit says who has it.
+    async def reserve(self, wanted: Reservation, deadline: Deadline) -> Met | None:
+        """Make, or move on, a reservation at each of its homes; what was met says who has it.
 
-        Raises NotKept with HomeUnreachable if the home does not answer, and unless that is certain
-        the entry may be there and a repeat adopts it; with RegionsFull if it has no memory left.
+        Then, and if a home has certainly not taken it, those before have given theirs back. Raises
+        NotKept with HomeUnreachable if a home does not answer, and unless that is certain the entry
+        may be there and a repeat adopts it; with RegionsFull if it has no memory left.
         """
-        home = wanted.home
+        for number, home in enumerate(wanted.homes):
+            so_far = replace(wanted, homes=wanted.homes[:number])
+            try:
+                hit = await self._reserve_at(home, wanted, deadline)
+            except NotKept as kept:
+                if kept.certain:
+                    await self.give_back(so_far)
+                raise
+            if hit is not None:
+                await self.give_back(so_far)
+                return Met(home, hit)
+        return None
+
+    async def _reserve_at(
+        self, home: str, wanted: Reservation, deadline: Deadline
+    ) -> LedgerHit | None:
         if self._census.view(home).health == "DOWN":
             raise NotKept(home, HomeUnreachable(home), certain=True)
         sent = False  # whether a request whose answer is missing may have made it
@@ -100,7 +127,8 @@ class Ledgers:
                 lost = isinstance(error, StoreUnavailable) and error.sent
                 sent = sent or lost or isinstance(error, StoreContractBroken)
                 if not _may_do_better(error) or deadline.left_s() <= _PAUSE_S:
-                    raise NotKept(home, _for_caller(wanted, error), certain=not sent) from None
+                    told = _for_caller(home, wanted, error)
+                    raise NotKept(home, told, certain=not sent) from None
                 await asyncio.sleep(_PAUSE_S)
             else:
                 self._census.note(home, None)
@@ -114,35 +142,38 @@ class Ledgers:
         `task_id` is any new one in the submit's partition. Raises NotKept if the spare home is
         silent and home is, too, or has no entry.
         """
-        half = Deadline.after(deadline.left_s() / 2, is_callers=False)
-        bar = Reservation(mark, spare, task_id, home, BARE, time.monotonic())
+        bar = Reservation(mark, (spare,), task_id, home, BARE, time.monotonic())
         try:
-            hit = await self.reserve(bar, half)
+            met = await self.reserve(bar, deadline.half())
         except NotKept as silent:
-            return home, await self._look(replace(bar, home=home), silent, deadline)
-        if hit is None or hit.epoch == BARE:
+            return home, await self._look(replace(bar, homes=(home,)), silent, deadline)
+        if met is None or met.hit.epoch == BARE:
             return home, None
-        return spare, hit
+        return spare, met.hit
 
     async def _look(self, question: Reservation, silent: NotKept, deadline: Deadline) -> LedgerHit:
         """Return the entry at home. Raises NotKept if there is none, and leaves none."""
-        hit = await self.reserve(question, deadline)
-        if hit is None:
+        met = await self.reserve(question, deadline)
+        if met is None:
             await self.discard(question, deadline)
-        elif hit.epoch != BARE:
-            return hit
+        elif met.hit.epoch != BARE:
+            return met.hit
         raise NotKept(silent.home, HomeUnreachable(silent.home), certain=False)
 
     async def confirm(self, held: Reservation, deadline: Deadline) -> None:
         """Say that the task is stored. Without an answer the next repeat confirms it."""
-        try:
-            async with asyncio.timeout(deadline.left_s()):
-                await self._ledgers[held.home].confirm(held.mark, held.task_id, held.epoch)
-        except (StoreError, TimeoutError) as error:
-            _log.warning(
-                "a stored task is not confirmed in its ledger; the next repeat will do it",
-                extra={"task_id": held.task_id, "home": held.home, "cause": type(error).__name__},
-            )
+
+        async def at(home: str) -> None:
+            try:
+                async with asyncio.timeout(deadline.left_s()):
+                    await self._ledgers[home].confirm(held.mark, held.task_id, held.epoch)
+            except (StoreError, TimeoutError) as error:
+                _log.warning(
+                    "a stored task is not confirmed in its ledger; the next repeat will do it",
+                    extra={"task_id": held.task_id, "home": home, "cause": type(error).__name__},
+                )
+
+        await asyncio.gather(*map(at, held.homes))
 
     async def give_back(self, held: Reservation) -> bool:
         """Take back a reservation that has no task. False if it had to stay.
@@ -151,27 +182,40 @@ class Ledgers:
         """
         if not held.is_ours_alone:
             return False
-        try:
-            async with asyncio.timeout(HELD_S - (time.monotonic() - held.asked_s)):
-                return await self._ledgers[held.home].unreserve(held.mark, held.task_id, held.epoch)
-        except (StoreError, TimeoutError):
-            return False
+        return await self._unreserve(held, HELD_S - (time.monotonic() - held.asked_s))
 
     async def discard(self, dead: Reservation, deadline: Deadline) -> bool:
         """Remove a reservation whose task was refused for good, so that it can never come."""
-        try:
-            async with asyncio.timeout(deadline.left_s()):
-                return await self._ledgers[dead.home].unreserve(dead.mark, dead.task_id, dead.epoch)
-        except (StoreError, TimeoutError):
-            return False
+        return await self._unreserve(dead, deadline.left_s())
+
+    async def _unreserve(self, held: Reservation, timeout_s: float) -> bool:
+        async def at(home: str) -> bool:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    return await self._ledgers[home].unreserve(held.mark, held.task_id, held.epoch)
+            except (StoreError, TimeoutError):
+                return False
+
+        return all(await asyncio.gather(*map(at, held.homes)))
+
+    async def forget(
+        self, mark: LedgerMark, homes: Iterable[str], task_id: str, deadline: Deadline
+    ) -> None:
+        """Free a key whose task is cancelled or gone. Raises HomeUnreachable."""
+        for home in homes:
+            try:
+                async with asyncio.timeout(deadline.left_s()):
+                    await self._ledgers[home].forget(mark, task_id)
+            except (StoreError, TimeoutError):
+                raise HomeUnreachable(home) from None
 
 
 def _may_do_better(error: StoreError) -> bool:
     return isinstance(error, StoreUnavailable) and error.sent and not error.failed
 
 
-def _for_caller(wanted: Reservation, error: StoreError) -> TradewindError:
+def _for_caller(home: str, wanted: Reservation, error: StoreError) -> TradewindError:
     if not isinstance(error, StoreFull):
-        return HomeUnreachable(wanted.home)
+        return HomeUnreachable(home)
     kept = "this key" if wanted.mark.business else "the record of this submit"
-    return RegionsFull(f"region {wanted.home}, which keeps {kept}, is full; retry later")
+    return RegionsFull(f"region {home}, which keeps {kept}, is full; retry later")

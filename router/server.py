@@ -1,16 +1,16 @@
 """The listener: options, health, reflection, and leaving without dropping anybody."""
 
 import asyncio
-import contextlib
 import socket
 from typing import Any, Final
 
 import grpc
 import grpc.aio
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from router.gateway import Gateway
+from router.health import Health
 from router.interceptors import AnswerInterceptor
 from tradewind.errors import SetupError
 from tradewind.http import parse_address
@@ -18,6 +18,10 @@ from tradewind.limits import MAX_MESSAGE_BYTES
 from tradewind.v1 import admin_pb2, router_pb2
 
 GRACE_S: Final = 10.0  # for RPCs under way at a stop; a client's deadline is usually shorter
+# Between NOT_SERVING and the closed port, part of the grace: whoever watches our health is told at
+# once, and may be half the world away (0.3 s there and back) with calls on their way to us.
+NOTICE_S: Final = 0.5
+_LAST_S: Final = 1.0  # for stores to answer, once the grace is over or a second signal came
 _HEALTH_EVERY_S: Final = 1.0
 _REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
 _SERVICES: Final = tuple(
@@ -43,9 +47,9 @@ class Server:
             interceptors=[AnswerInterceptor(gateway.region)],
             options=_options(reuse_port=reuse_port),
         )
-        self._health = _health_servicer()
+        self._health = Health()
         gateway.add_to(self._server)
-        _add_health(self._health, self._server)
+        self._health.add_to(self._server)
         _add_reflection(self._server)
         self.port = _bind(self._server, listen)
         self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
@@ -68,34 +72,43 @@ class Server:
             await self._set_health()
             await asyncio.sleep(_HEALTH_EVERY_S)
 
-    async def stop(self, hurry: asyncio.Event, grace_s: float = GRACE_S) -> None:
-        """Say NOT_SERVING, take nothing new, end what is under way; at once when `hurry` is set."""
-        await self._health.enter_graceful_shutdown()
-        self._gateway.close()
-        stopping = asyncio.create_task(self._server.stop(grace_s))
+    async def stop(
+        self, hurry: asyncio.Event, grace_s: float = GRACE_S, notice_s: float = NOTICE_S
+    ) -> None:
+        """Say NOT_SERVING and serve on for `notice_s`; then take nothing new, end what was begun.
+
+        After `grace_s` in all, or soon after `hurry` is set, what is not done is cut off.
+        """
+        self._gateway.retire()
+        await self._health.retire()
         hurrying = asyncio.create_task(hurry.wait())
+        over_s = asyncio.get_running_loop().time() + grace_s
+        await asyncio.wait({hurrying}, timeout=min(notice_s, grace_s))
+        self._gateway.close()
+        self._health.close()
+        stopping = asyncio.create_task(self._server.stop(_left_s(over_s)))
         await asyncio.wait({stopping, hurrying}, return_when=asyncio.FIRST_COMPLETED)
         if not stopping.done():
             await self._server.stop(None)
         await stopping
-        hurrying.cancel()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace_s):
-                await self._gateway.drain()
+        # What is on its way to a store gets its answer, or a repeat would have to find out.
+        draining = asyncio.create_task(self._gateway.drain())
+        either = {draining, hurrying}
+        first = asyncio.FIRST_COMPLETED
+        await asyncio.wait(either, timeout=_left_s(over_s), return_when=first)
+        await asyncio.wait({draining}, timeout=_LAST_S)
+        for task in (draining, hurrying):
+            task.cancel()
+        await asyncio.gather(draining, hurrying, return_exceptions=True)
 
     async def _set_health(self) -> None:
         ready, _ = self._gateway.ready()
-        kinds = health_pb2.HealthCheckResponse
         for service in ("", *_SERVICES):
-            await self._health.set(service, kinds.SERVING if ready else kinds.NOT_SERVING)
+            await self._health.set(service, serving=ready)
 
 
-def _health_servicer() -> Any:
-    return health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
-
-
-def _add_health(servicer: Any, server: Any) -> None:
-    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)  # pyright: ignore[reportUnknownMemberType]
+def _left_s(until_s: float) -> float:
+    return max(0.0, until_s - asyncio.get_running_loop().time())
 
 
 def check_free(host: str, port: int) -> None:

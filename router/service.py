@@ -220,6 +220,7 @@ def _shown(receipt: Receipt) -> router_pb2.SubmitTaskResponse:
         state=receipt.state,
         duplicate=receipt.duplicate,
         rule=receipt.rule,
+        possible_duplicate=receipt.possible_duplicate,
     )
 
 

@@ -6,28 +6,24 @@ its end even if its caller leaves; a repeat of the submit then finds the task.
 
 import asyncio
 import random
-import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from router import admit
-from router.identity import identify, partition
+from router.carry import Carrier, StartsOver
 from router.job import Deadline, Job, Receipt
-from router.lookup import Lookup
-from router.reserve import BARE, Ledgers, NotKept, Reservation
+from router.reserve import Ledgers, NotKept
 from router.route import Routes
 from router.storing import Refused, Storing
 from tradewind import ids, wire
+from tradewind.admission import admit
+from tradewind.admission.identity import identify, partition
 from tradewind.clock import Clock
 from tradewind.errors import (
     HomeUnreachable,
-    IdempotencyKeyReused,
-    InvalidTask,
     NoRegionPermitted,
-    RegionSilent,
-    StoreContractBroken,
-    StoreError,
+    RegionsFull,
+    StoreFull,
     StoreMoving,
     StoreUnavailable,
     SubmitInFlight,
@@ -36,13 +32,10 @@ from tradewind.errors import (
 from tradewind.fingerprint import Body
 from tradewind.fleet import Fleet
 from tradewind.policy.rules import resolve
-from tradewind.ports import Intake
-from tradewind.state import State
-from tradewind.task import Draft, LedgerHit, Stored
+from tradewind.task import Draft, Stored
 from tradewind.v1.task_pb2 import TaskSpec
 from tradewind.view import Decision
 
-BY_LEDGER: Final = "ledger"  # what decided the region of a duplicate: its first submit
 _OTHER_PARTITIONS: Final = 3  # tried in a region whose slot moves, before the region is left
 
 
@@ -63,14 +56,13 @@ class Submitter:
         routes: Routes,
         storing: Storing,
         ledgers: Ledgers,
-        lookup: Lookup,
-        intakes: Mapping[str, Intake],
+        carrier: Carrier,
         clock: Clock,
         entropy: random.Random,
     ) -> None:
         """`entropy` makes ids unique; it must be seeded by the system."""
         self._fleet, self._routes, self._storing = fleet, routes, storing
-        self._ledgers, self._lookup, self._intakes = ledgers, lookup, intakes
+        self._ledgers, self._carrier = ledgers, carrier
         self._clock, self._entropy = clock, entropy
         self._held: set[asyncio.Task[Receipt]] = set()
 
@@ -84,7 +76,13 @@ class Submitter:
         """
         job = self._job(spec, traceparent, deadline)
         job.is_repeat = is_repeat
-        return await self._earlier(job) or await self._anew(job)
+        while True:
+            try:
+                return await self._earlier(job) or await self._anew(job)
+            except StartsOver as removed:
+                if job.deadline.is_over:
+                    raise SubmitInFlight(removed.task_id, 1) from None
+                job.starts_over()
 
     def plan(self, spec: TaskSpec) -> Plan:
         """Decide without storing anything; that there is no region is an answer, too.
@@ -110,7 +108,12 @@ class Submitter:
     def _admit(self, spec: TaskSpec) -> tuple[Draft, Body, int]:
         now_ms = self._clock.now_ms()
         admitted = admit.check(spec, self._fleet, now_ms=now_ms)
-        draft = wire.draft(spec, delay_ms=admitted.delay_ms, timeout_ms=admitted.timeout_ms)
+        draft = wire.draft(
+            spec,
+            delay_ms=admitted.delay_ms,
+            not_before_ms=admitted.not_before_ms,
+            timeout_ms=admitted.timeout_ms,
+        )
         return draft, admitted.body, now_ms
 
     def _job(self, spec: TaskSpec, traceparent: str, deadline: Deadline) -> Job:
@@ -126,11 +129,6 @@ class Submitter:
             fleet=self._fleet,
         )
 
-    def _choose(self, job: Job) -> str:
-        decision = self._routes.choose(job.draft, job.resolved, job.identity.home, job.refused)
-        job.rule = wire.decided_by(decision)
-        return decision.region
-
     def _mint(self, job: Job, region: str) -> str:
         entropy = self._entropy.getrandbits(64)
         place = partition(job.draft, job.identity, self._fleet.partitions, entropy >> 48)
@@ -140,12 +138,12 @@ class Submitter:
         """Try one region after the other, each only after a definite refusal."""
         moved = 0
         while True:
-            region = self._choose(job)
+            region = self._carrier.choose(job)
             task_id = self._mint(job, region)
             try:
                 if job.identity.mark is None or job.mark_here(task_id, region) is not None:
                     return await self._at_once(job, region, task_id)
-                return await self._to_the_end(self._reserved(job, region, task_id))
+                return await self._to_the_end(self._carrier.reserved(job, region, task_id))
             except Refused as refused:
                 free = job.identity.mark is None and not job.draft.affinity_key
                 moved += 1
@@ -157,7 +155,7 @@ class Submitter:
                 if refused.region == job.identity.home:  # its entry was to be stored with it
                     job.falls_back()
             except NotKept as kept:
-                if not kept.certain or not job.falls_back():
+                if not kept.certain or not (job.falls_back() or _leave(job, kept)):
                     raise _doubtful(job, kept) from None
 
     async def _at_once(self, job: Job, region: str, task_id: str) -> Receipt:
@@ -165,8 +163,15 @@ class Submitter:
         task = job.task(task_id, region, mark=job.mark_here(task_id, region))
         outcome = await self._storing.store(region, task, job.deadline)
         if isinstance(outcome, Stored):
-            return Receipt(task_id, region, outcome.state, duplicate=False, rule=job.rule)
-        return await self._to_the_end(self._known(job, region, outcome))
+            return Receipt(
+                task_id,
+                region,
+                outcome.state,
+                duplicate=False,
+                rule=job.rule,
+                possible_duplicate=job.home_was_silent,
+            )
+        return await self._to_the_end(self._carrier.known(job, region, outcome))
 
     async def _earlier(self, job: Job) -> Receipt | None:
         """Answer a repeat whose entry is there; else settle where it has to be made."""
@@ -182,143 +187,7 @@ class Submitter:
             raise _doubtful(job, kept) from None
         if hit is None:
             return None
-        return await self._to_the_end(self._known(job, job.kept_at, hit))
-
-    async def _reserved(self, job: Job, region: str, task_id: str) -> Receipt:
-        """Reserve at home, store at the region, confirm at home."""
-        mark = job.reservation()
-        assert mark is not None  # noqa: S101 - the caller looked
-        wanted = Reservation(mark, job.home(region), task_id, region, 1, time.monotonic())
-        hit = await self._ledgers.reserve(wanted, job.deadline)
-        if hit is not None:
-            return await self._known(job, wanted.home, hit)
-        return await self._carry(job, wanted, duplicate=False)
-
-    async def _carry(self, job: Job, held: Reservation, *, duplicate: bool) -> Receipt:
-        """Carry a reservation through: store its task, moving on from regions that refuse."""
-        while True:
-            try:
-                state = await self._store_held(job, held)
-            except Refused as refused:
-                stored = await self._leave(job, held, refused)
-                if stored is None:
-                    moved = await self._move_on(job, held)
-                    if isinstance(moved, Receipt):
-                        return moved
-                    held = moved
-                    continue
-                state = stored.state
-            await self._ledgers.confirm(held, job.deadline)
-            return Receipt(held.task_id, held.region, state, duplicate=duplicate, rule=job.rule)
-
-    async def _store_held(self, job: Job, held: Reservation) -> State:
-        if not job.permits(held.region):  # adopted from a submit under another fence
-            outside = StoreUnavailable(held.region, "outside the fence", sent=False)
-            raise Refused(held.region, outside)
-        task = job.task(held.task_id, held.region, epoch=held.epoch)
-        outcome = await self._storing.store(held.region, task, job.deadline)
-        if isinstance(outcome, LedgerHit):
-            raise StoreContractBroken("a task without a mark met a ledger entry")
-        return outcome.state
-
-    async def _leave(self, job: Job, held: Reservation, refused: Refused) -> Stored | None:
-        """Make sure that the task can no longer be stored where it was refused, at this epoch.
-
-        Raises Refused, the reservation given back, if the region does not answer and nobody else
-        can have sent anything; RegionSilent if somebody can.
-        """
-        if refused.tombstone:
-            # Whoever left did not get to move the entry on, or has, and then it tells us. The
-            # region itself may be the right one again, at the next epoch.
-            return None
-        try:
-            async with asyncio.timeout(job.deadline.left_s()):
-                stored = await self._intakes[held.region].refuse(held.task_id, held.epoch)
-        except (StoreError, TimeoutError):
-            if await self._ledgers.give_back(held):
-                raise refused from None
-            raise RegionSilent([held.region]) from None
-        job.refused[held.region] = refused.error
-        return stored
-
-    async def _move_on(self, job: Job, held: Reservation) -> Reservation | Receipt:
-        """Choose anew and move the entry there; a receipt if somebody else was faster."""
-        try:
-            region = self._choose(job)
-        except Exception:
-            await self._ledgers.discard(held, job.deadline)
-            raise
-        wanted = Reservation(
-            held.mark,
-            held.home if job.identity.home else region,
-            held.task_id,
-            region,
-            held.epoch + 1,
-            time.monotonic(),
-            adopted=held.adopted,
-        )
-        if wanted.home != held.home:  # scope region: the entry goes where the task goes
-            await self._ledgers.discard(held, job.deadline)
-        try:
-            hit = await self._ledgers.reserve(wanted, job.deadline)
-        except NotKept as kept:
-            raise kept.error from None  # the entry stands as it was, and a repeat moves it on
-        return wanted if hit is None else await self._known(job, wanted.home, hit)
-
-    async def _known(self, job: Job, home: str, hit: LedgerHit) -> Receipt:
-        """Answer a submit that the ledger has seen before."""
-        mark = job.reservation()
-        assert mark is not None  # noqa: S101 - the ledger was asked by mark
-        theirs = Reservation(
-            mark, home, hit.task_id, hit.region, hit.epoch, time.monotonic(), adopted=True
-        )
-        if hit.epoch == BARE:
-            if home == job.identity.spare:  # a repeat was faster, and has settled on home
-                raise HomeUnreachable(job.identity.home)
-            await self._ledgers.discard(theirs, job.deadline)
-            raise SubmitInFlight(hit.task_id, 1)
-        if not hit.same_payload:
-            await self._refuse_other_payload(job, hit, theirs)
-        if hit.confirmed:
-            return await self._first(hit, duplicate=not hit.mine)
-        if not hit.adopted:
-            raise SubmitInFlight(hit.task_id, hit.lease_left_ms)
-        if hit.region not in self._intakes:
-            raise RegionSilent([hit.region])
-        return await self._carry(job, theirs, duplicate=not hit.mine)
-
-    async def _refuse_other_payload(self, job: Job, hit: LedgerHit, theirs: Reservation) -> None:
-        """Raise, unless what stands in the way was given up: then remove it and say try again."""
-        if not hit.confirmed:
-            if hit.lease_left_ms > 0:
-                raise SubmitInFlight(hit.task_id, hit.lease_left_ms)
-            stored = await self._refuse_there(theirs, job.deadline)
-            if stored is None:
-                await self._ledgers.discard(theirs, job.deadline)
-                raise SubmitInFlight(hit.task_id, 1)
-            await self._ledgers.confirm(theirs, job.deadline)
-        if job.draft.idempotency_key:
-            raise IdempotencyKeyReused(hit.task_id)
-        raise InvalidTask.field(
-            "request_id", f"already names task {hit.task_id} with another payload; use a new one"
-        )
-
-    async def _refuse_there(self, theirs: Reservation, deadline: Deadline) -> Stored | None:
-        if theirs.region not in self._intakes:
-            raise RegionSilent([theirs.region])
-        try:
-            async with asyncio.timeout(deadline.left_s()):
-                return await self._intakes[theirs.region].refuse(theirs.task_id, theirs.epoch)
-        except (StoreError, TimeoutError):
-            raise RegionSilent([theirs.region]) from None
-
-    async def _first(self, hit: LedgerHit, *, duplicate: bool) -> Receipt:
-        if hit.state is not None:
-            region, state = hit.region, hit.state
-        else:
-            record = await self._lookup.find(hit.task_id)
-            region, state = record.region, record.state
-        return Receipt(hit.task_id, region, state, duplicate=duplicate, rule=BY_LEDGER)
+        return await self._to_the_end(self._carrier.known(job, job.kept_at, hit))
 
     async def _to_the_end(self, work: Coroutine[Any, Any, Receipt]) -> Receipt:
         """Await `work`, which goes on if the caller is gone."""
@@ -331,6 +200,18 @@ class Submitter:
         self._held.discard(task)
         if not task.cancelled():
             task.exception()  # seen, if nobody waits for it any more
+
+
+def _leave(job: Job, kept: NotKept) -> bool:
+    """Whether another region may take task and entry: where dedup holds within a region only."""
+    if job.identity.home or kept.home in job.refused:
+        return False
+    job.refused[kept.home] = (
+        StoreFull(kept.home)
+        if isinstance(kept.error, RegionsFull)
+        else StoreUnavailable(kept.home, "it does not answer", sent=False)
+    )
+    return True
 
 
 def _doubtful(job: Job, kept: NotKept) -> TradewindError:

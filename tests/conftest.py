@@ -2,7 +2,8 @@
 
 import itertools
 import signal
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -11,10 +12,21 @@ import redis
 
 from tests.redis_keys import connected, flush, leaked_keys, wrong_counts
 from tradewind.fleet import Fleet, RedisTarget, Region
+from tradewind.local.errors import LocalSetupError
+from tradewind.local.redis_server import find_server
 from tradewind.local.scratch import RedisProcess, cluster_processes, redis_process
 from tradewind.store.region_store import RegionStore
 
 REGIONS = {"eu-west": "eu", "us-east": "us", "ap-south": "apac"}  # with their residency group
+
+
+def pytest_report_header() -> str:
+    """The suite runs on several versions (tools/test_all.py): say which one this is."""
+    try:
+        server = find_server()
+    except LocalSetupError as missing:
+        return f"redis-server: none ({missing})"
+    return f"redis-server: {'.'.join(map(str, server.version))}, {server.path}"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -88,7 +100,12 @@ def fleet(redis_servers: list[RedisProcess]) -> Iterator[Fleet]:
 @pytest.fixture(params=["standalone", "cluster"])
 def store_ports(request: pytest.FixtureRequest) -> list[int]:
     """Ports of the Redis behind `store`, empty."""
-    if request.param == "cluster":
+    return empty_ports(request, request.param)
+
+
+def empty_ports(request: pytest.FixtureRequest, kind: str) -> list[int]:
+    """Ports of the session's Redis of that kind, emptied."""
+    if kind == "cluster":
         ports: list[int] = request.getfixturevalue("cluster_ports")
     else:
         servers: list[RedisProcess] = request.getfixturevalue("redis_servers")
@@ -98,16 +115,29 @@ def store_ports(request: pytest.FixtureRequest) -> list[int]:
     return ports
 
 
-@pytest.fixture
-async def store(store_ports: list[int]) -> AsyncIterator[RegionStore]:
-    """The store of one region, on each form of Redis; afterwards counts and keys are checked."""
-    fleet = fleet_at("cluster" if len(store_ports) > 1 else "standalone", store_ports)
+@asynccontextmanager
+async def opened(ports: list[int]) -> AsyncGenerator[RegionStore]:
+    """The store of one region there; afterwards counts and keys are checked."""
+    fleet = fleet_at("cluster" if len(ports) > 1 else "standalone", ports)
     one = RegionStore(fleet.regions["eu-west"], fleet)
     await one.start()
     yield one
     await one.close()
-    assert wrong_counts(*store_ports) == {}
-    assert [key for port in store_ports for key in leaked_keys(port)] == []
+    assert wrong_counts(*ports) == {}
+    assert [key for port in ports for key in leaked_keys(port)] == []
+
+
+@pytest.fixture
+async def redis_store(store_ports: list[int]) -> AsyncIterator[RegionStore]:
+    """The store of one region, on each form of Redis."""
+    async with opened(store_ports) as one:
+        yield one
+
+
+@pytest.fixture
+def store(redis_store: RegionStore) -> RegionStore:
+    """The same; tests/contract has one more form of it."""
+    return redis_store
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def wrong_counts(*ports: int) -> dict[str, tuple[int, int]]:
             for field, number in numbers.items():
                 counted[f"{_place(key)} {field}"] = int(number)
         records = [key for key in keys if _kind(key).startswith("t:")]
-        for key, facts in _each(client, records, "hmget", ["st", "q", "pr"]).items():
+        for key, facts in _each(client, records, "hmget", ["st", "q", "pr", "cr"]).items():
             for field in _counted_as(*facts):
                 place = f"{_place(key)} {field}"
                 actual[place] = actual.get(place, 0) + 1
@@ -66,9 +66,10 @@ def wrong_counts(*ports: int) -> dict[str, tuple[int, int]]:
 _LETTERS = {"SCHEDULED": "s", "PROCESSING": "r", "FAILED": "f", "MOVING": "m", "DEAD_LETTER": "d"}
 
 
-def _counted_as(state: str, queue: str, priority: str) -> list[str]:
+def _counted_as(state: str, queue: str, priority: str, crashes: str | None) -> list[str]:
     if state == "PENDING":
-        return [f"p{priority}:{queue}", "P"]
+        suspect = [f"ps{priority}:{queue}"] if int(crashes or 0) else []
+        return [f"p{priority}:{queue}", "P", *suspect]
     return [f"{_LETTERS[state]}:{queue}"] if state in _LETTERS else []
 
 

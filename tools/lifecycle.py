@@ -20,22 +20,31 @@ Each event is one script in `tradewind/store/lua/`, or part of one, so a transit
 or not at all. An event that has no row for a state cannot happen there and changes nothing.
 
 A running task is cancelled in two steps: the request marks it and tells its holder, and it ends
-when the holder confirms. Until then its holder may still finish it; *retry*, *bury*, *release* and
-an expired lease end it CANCELLED instead. Expiry does not touch a task that runs. One that an
-enqueue or import brings past its expiry is stored EXPIRED. Only dead tasks are moved.
+when the holder confirms. Until then its holder may still finish it; *retry*, *bury*, *release*,
+*crashed* and an expired lease end it CANCELLED instead. Expiry does not touch a task that runs. One
+that an enqueue or import brings past its expiry is stored EXPIRED. Only dead tasks are moved.
 """
 
 _WAITS = """\
 ## How long a task waits
 
 - *Due* tasks become ready when a claim or a sweep of their partition sees them; workers arm a timer
-  for the next one. Only those that are due are looked at, in bounded batches.
+  for the next one, and a task that is due before all others of its partition wakes one who does. A
+  sweep makes at most 64 of each priority ready, a claim as many as it may take, at most 128: what
+  came due at once starts high first, and what is due later costs nothing. `not_before` and
+  `expires_at` are instants by the clock of the region's Redis.
+- *Retries* wait for `initial * factor^(n-1)`, at most `max`: half of that for certain, the other
+  half by chance. `Retry(after)` is never cut short; by chance it takes up to half as long again.
 - *Priorities*: high before normal before low, first come first served within one. With a queue's
   `starvation_after`, a task that has been ready for longer than that goes before all that have
   not, oldest first. So a lower priority waits behind higher ones for about `starvation_after`; from
-  then on only behind tasks that have been ready for as long. Where more comes in than can be run,
-  nothing bounds that second wait but the backlog: `tradewind_oldest_task_age_seconds` shows it. A
-  task handed back by a worker counts its wait afresh.
+  then on only behind tasks that have been ready for as long. The longest wait of a task is
+  `starvation_after + (M + 128) * P / r`: `M` tasks of its partition have waited for
+  `starvation_after` as well before it starts, `P` partitions have work, and the region completes
+  `r` tasks a second. Where more comes in than can be run, `M` grows with the backlog:
+  `tradewind_oldest_task_age_seconds` shows it, by priority. What came due while no worker lived is
+  in line from when it is made ready, so that priorities hold after an outage; a task handed back by
+  a worker is first in line again.
 - *Expiry*: from `expires_at` on no attempt starts. A claim that meets such a task ends it; a sweep
   ends those that nobody claims. Until then it may still be shown as waiting.
 """

@@ -19,7 +19,8 @@ def delay_ms(
 
     initial * factor^(attempt - 1), capped before it can overflow, then spread over its upper half
     by `jitter` in [0, 1), since failures of a region retry together. `floor_ms` (what a handler
-    asked for with Retry) may lift the wait above `max_ms`. Source: design section 6.
+    asked for with Retry) may lift the wait above `max_ms`: to that, or up to half as much again by
+    the same `jitter`, since a service asks all its callers at once. Source: design section 6.
 
     Raises ValueError, with the argument's name, for a setting that would give no wait, an endless
     one or a shrinking one, and for attempt < 1.
@@ -34,7 +35,8 @@ def delay_ms(
     capped = float(max_ms)
     if steps * math.log(factor) < math.log(max_ms / initial_ms):
         capped = min(initial_ms * factor**steps, capped)
-    return max(math.ceil(capped * (1 + jitter) / 2), floor_ms)
+    asked = min(math.ceil(floor_ms * (1 + jitter / 2)), MAX_DELAY_MS)
+    return max(math.ceil(capped * (1 + jitter) / 2), asked)
 
 
 def _check(holds: bool, name: str, value: float, expected: str) -> None:  # noqa: FBT001 - a guard

@@ -56,6 +56,12 @@ def pack(
     )
 
 
+def announcing(packed: bytes, task_id: str) -> bytes:
+    """The packed StoredSpec of a task that tells of the dead task `task_id`."""
+    # Serialised messages that follow one another merge (proto spec).
+    return packed + record_pb2.StoredSpec(announces=task_id).SerializeToString()
+
+
 def unpack(packed: bytes) -> record_pb2.StoredSpec:
     """Read what `pack` wrote. Raises DamagedRecord."""
     try:

@@ -50,7 +50,10 @@ class RegionLimits:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """One region of the fleet. Weight 0: only explicit failover or pin."""
+    """One region of the fleet. Weight 0: only explicit failover or pin.
+
+    `new` or weight 0: it is joining or leaving, and keeps no ledger entry alone (decisions/0005).
+    """
 
     name: str
     redis: RedisTarget
@@ -58,6 +61,12 @@ class Region:
     weight: int = 100
     cost: float = 0.0
     limits: RegionLimits = RegionLimits()
+    new: bool = False
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether every router may count on it for a dedup window: neither joining nor leaving."""
+        return self.weight > 0 and not self.new
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,30 @@ class QueueFailover:
 
 
 @dataclass(frozen=True, slots=True)
+class Webhook:
+    """Where to send word of a task that is dead for good, signed as Standard Webhooks says.
+
+    `residency`: the groups that the receiver itself is in; empty: it may be anywhere.
+    """
+
+    url: str = field(repr=False)  # may carry a secret: never shown
+    secret: str = field(repr=False)  # whsec_..., read from secret_file or ${ENV}, never shown
+    residency: tuple[str, ...] = ()
+    timeout_ms: int = 15 * SECOND_MS  # Standard Webhooks recommends 15 to 30 s
+
+
+@dataclass(frozen=True, slots=True)
+class DeadTaskHandler:
+    """A task to submit for one that is dead for good, in its region and fence."""
+
+    task: str
+    queue: str = "default"
+
+
+OnDead = Webhook | DeadTaskHandler
+
+
+@dataclass(frozen=True, slots=True)
 class QueuePolicy:
     """How tasks of one queue live. A task's own timeout and max_attempts win over these."""
 
@@ -138,6 +171,7 @@ class QueuePolicy:
     starvation_after_ms: int = 60 * SECOND_MS
     retention: Retention = Retention()
     failover: QueueFailover = QueueFailover()
+    on_dead: OnDead | None = None  # who hears of tasks that are dead for good
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +228,22 @@ class Fleet:
     def queue(self, name: str) -> QueuePolicy:
         """Policy of queue `name`; a queue that the file does not name inherits `default`."""
         return self.queues.get(name, self.default_queue)
+
+    @property
+    def hooked(self) -> Mapping[str, bool]:
+        """By queue, whether somebody hears of its dead tasks; "": queues that are not named.
+
+        Empty if no queue has an on_dead.
+        """
+        by_queue = {"": self.default_queue, **self.queues}
+        hooked = {name: policy.on_dead is not None for name, policy in by_queue.items()}
+        return hooked if any(hooked.values()) else {}
+
+    @property
+    def sends_webhooks(self) -> bool:
+        """Whether some queue has a webhook."""
+        policies = (self.default_queue, *self.queues.values())
+        return any(isinstance(policy.on_dead, Webhook) for policy in policies)
 
     @property
     def groups(self) -> frozenset[str]:

@@ -41,7 +41,7 @@ UNSETTLED_IMPORT_MS = 1 * HOUR_MS  # then the target asks the source
 
 # --- work per call (invariant 9)
 MAX_CLAIM = 128  # tasks a claim, and stale tickets dropped by one
-MAX_PROMOTE = 64  # due tasks made ready by one call
+MAX_PROMOTE = 64  # due tasks of each priority made ready by one sweep; a claim: MAX_CLAIM
 MAX_EXPIRE = 64  # waiting tasks past their expiry that one sweep ends
 MAX_REAP = 64  # expired leases taken back by one call
 MAX_FLUSH = 256  # submits of one group flush
@@ -53,6 +53,11 @@ SWEEP_AFTER_LOSS_MS = 1 * SECOND_MS  # in the minute after a worker or connectio
 HEARTBEAT_EVERY_MS = 1 * SECOND_MS
 WORKER_GONE_MS = 10 * SECOND_MS  # no heartbeat for this long: the worker is gone
 COURIER_LEASE_MS = 5 * SWEEP_AFTER_LOSS_MS  # a courier with work renews every SWEEP_AFTER_LOSS_MS
+RECONCILE_EVERY_MS = 1 * HOUR_MS  # a full pass over a node's keys, unless it holds too many
+RECONCILE_KEYS_PER_S = 200  # of one node, at most (design section 3)
+RECONCILE_BATCH = 32  # tasks compared with their indexes by one call
+RECONCILE_LOOK = 4_096  # tickets read by one call; a backlog of 100,000 has 1,563 a partition
+RECOUNT_MOST = 2_048  # entries of a partition that is counted whole: some 5 ms of its node
 RENEWALS_PER_LEASE = 6  # six chances a lease, as 5 s renewals of a 30 s lease (peers.md section 4)
 
 # --- what a deployment is made of

@@ -59,6 +59,10 @@ FAILURE_KINDS: Final = (
     "damaged",
 )
 MOVE_OUTCOMES: Final = ("moved", "aborted")
+REPAIRS: Final = (
+    *("ticket", "lease", "due", "expiry", "dead", "outbox", "hook", "move", "import", "count"),
+)  # what the reconcile sweep puts in order
+NOTICE_OUTCOMES: Final = ("sent", "retried", "gone", "given_up", "withheld", "dropped")
 SLOT_KINDS: Final = ("busy", "free")
 PRIORITIES: Final = ("high", "normal", "low")
 
@@ -96,7 +100,7 @@ TASK_QUEUE_LENGTH = Gauge(
 )
 OLDEST_TASK_AGE_SECONDS = Gauge(
     "tradewind_oldest_task_age_seconds",
-    "How long the longest waiting ready task has waited; 0 if none is ready.",
+    "For how long the longest waiting task could have started; 0 if none could.",
     ["region", "queue", "priority"],
     registry=REGISTRY,
     multiprocess_mode="livemostrecent",
@@ -114,6 +118,18 @@ DEAD_TASKS = Gauge(
     ["region", "queue"],
     registry=REGISTRY,
     multiprocess_mode="livemostrecent",
+)
+RECONCILED = Counter(
+    "tradewind_reconciled_total",
+    "Places that did not say what a task's record says, put in order by the reconcile sweep.",
+    ["region", "kind"],
+    registry=REGISTRY,
+)
+NOTICES = Counter(
+    "tradewind_notices_total",
+    "Tries to pass word of a dead task on to its queue's on_dead, by outcome.",
+    ["region", "queue", "outcome"],
+    registry=REGISTRY,
 )
 MOVES = Counter(
     "tradewind_moves_total",

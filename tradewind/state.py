@@ -39,6 +39,7 @@ class Event(StrEnum):
     BURY = "bury"
     RELEASE = "release"
     LEASE_EXPIRED = "lease expired"
+    CRASHED = "crashed"
     CRASHED_OUT = "crashed too often"
     DUE = "due"
     BEGIN_EXPORT = "begin_export"
@@ -64,6 +65,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_S.PROCESSING, _E.BURY): _S.DEAD_LETTER,
     (_S.PROCESSING, _E.RELEASE): _S.PENDING,
     (_S.PROCESSING, _E.LEASE_EXPIRED): _S.PENDING,
+    (_S.PROCESSING, _E.CRASHED): _S.PENDING,
     (_S.PROCESSING, _E.CRASHED_OUT): _S.DEAD_LETTER,
     (_S.PENDING, _E.BEGIN_EXPORT): _S.MOVING,
     (_S.SCHEDULED, _E.BEGIN_EXPORT): _S.MOVING,

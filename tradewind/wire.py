@@ -39,7 +39,9 @@ _REGION_STATES = {
 _ATTEMPT_KINDS = {"timeout": "timeout", "worker-lost": "crashed"}
 
 
-def draft(spec: task_pb2.TaskSpec, *, delay_ms: int, timeout_ms: int) -> Draft:
+def draft(
+    spec: task_pb2.TaskSpec, *, delay_ms: int, timeout_ms: int, not_before_ms: int = 0
+) -> Draft:
     """Return a checked spec as a Draft. Fills the defaults in, in `spec` itself, too."""
     spec.queue = spec.queue or DEFAULT_QUEUE
     spec.content_type = spec.content_type or JSON
@@ -58,6 +60,7 @@ def draft(spec: task_pb2.TaskSpec, *, delay_ms: int, timeout_ms: int) -> Draft:
         residency=tuple(spec.residency),
         pin_region=spec.pin_region,
         delay_ms=delay_ms,
+        not_before_ms=not_before_ms,
         expires_ms=spec.expires_at.ToMilliseconds() if spec.HasField("expires_at") else 0,
         timeout_ms=timeout_ms,
         max_attempts=spec.max_attempts,
@@ -67,7 +70,13 @@ def draft(spec: task_pb2.TaskSpec, *, delay_ms: int, timeout_ms: int) -> Draft:
 
 
 def receipt(
-    task_id: str, *, region: str, state: State, duplicate: bool, rule: str
+    task_id: str,
+    *,
+    region: str,
+    state: State,
+    duplicate: bool,
+    rule: str,
+    possible_duplicate: bool = False,
 ) -> router_pb2.SubmitTaskResponse:
     """Return the answer to a submit whose task is stored."""
     return router_pb2.SubmitTaskResponse(
@@ -77,6 +86,7 @@ def receipt(
         state=STATES[state],
         duplicate=duplicate,
         rule=rule,
+        possible_duplicate=possible_duplicate,
     )
 
 

@@ -1,39 +1,45 @@
 """`tradewind worker`: reads the command line, builds the parts, runs them.
 
-Exit status: 0 done, 1 failed, 2 wrong usage or an invalid file, 3 not reachable.
+Exit status: 0 done, 1 failed, 2 wrong usage or an invalid file, 3 not reachable, 75 to be replaced,
+since too many handlers are stuck.
 """
 
 import argparse
-import asyncio
 import contextlib
 import io
+import logging
+import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
 
-from tradewind import __version__, logs, metrics, regions
-from tradewind.clock import SystemClock
+from tradewind import __version__, logs, metrics, regions, startup
+from tradewind.clock import Clock, SystemClock
 from tradewind.errors import ConfigError, IdentityMismatch, SetupError
 from tradewind.fleet import Fleet
 from tradewind.handlers import App
 from tradewind.http import HttpServer, Ready, check_bind, parse_address
+from tradewind.startup import FAILED, WRONG_USAGE, check_region, run, whole
 from tradewind.store.region_store import RegionStore
 from worker.apps import load_app
+from worker.children import Children
+from worker.herald import Sender
 from worker.pool import Pool, new_worker_id
 from worker.processes import Processes, report_readiness
 from worker.service import Service
 
-T = TypeVar("T")
+OpenSender = Callable[[Clock], Sender | None]
 
-FAILED: Final = 1
-WRONG_USAGE: Final = 2
+WORN_OUT: Final = 75  # EX_TEMPFAIL of sysexits.h: not done, and a new process may do it
 DEFAULT_CONCURRENCY: Final = 10  # Celery and BullMQ start with a handful, too (peers.md section 4)
 DEFAULT_GRACE_S: Final = 25.0  # inside the 30 s that Kubernetes gives a pod
-MAX_PROCESSES: Final = 256
 MAX_CONCURRENCY: Final = 10_000
 MAX_GRACE_S: Final = 86_400
 _EXAMPLE: Final = """example:
   tradewind worker --config regions.yaml --region eu-west --app ./tasks.py:app --concurrency 20
+
+exit status 75: too many handlers are stuck past their time limits; start it anew
 """
 
 
@@ -43,23 +49,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     logs.setup("worker", region=arguments.region)
     try:
         fleet = regions.load(arguments.config)
-        _check_region(fleet, arguments)
+        check_region(fleet, arguments.region, arguments.config)
         if arguments.http:
             check_bind(parse_address(arguments.http)[0], insecure_bind=arguments.insecure_bind)
+        open_sender = _sender_of(fleet, arguments.config)
+        directory = Path.cwd()  # before the app can change it: its children are to find it, too
         app = load_app(arguments.app)
     except (ConfigError, SetupError) as error:
         return _say(error, WRONG_USAGE)
     try:
         if arguments.processes > 1:
             return _run_processes(arguments)
-        return _run_one(arguments, fleet, app)
+        return _run_one(arguments, fleet, app, open_sender, directory)
     except IdentityMismatch as error:
         return _say(error, WRONG_USAGE)
     except SetupError as error:
         return _say(error, FAILED)
 
 
-def _run_one(arguments: argparse.Namespace, fleet: Fleet, app: App) -> int:
+def _run_one(
+    arguments: argparse.Namespace, fleet: Fleet, app: App, open_sender: OpenSender, directory: Path
+) -> int:
     clock = SystemClock()
     pool = Pool(
         worker_id=new_worker_id(arguments.region),
@@ -72,7 +82,7 @@ def _run_one(arguments: argparse.Namespace, fleet: Fleet, app: App) -> int:
         started_ms=clock.now_ms(),
     )
 
-    async def work() -> None:
+    async def work() -> int:
         home, *others = (
             RegionStore(fleet.regions[name], fleet)
             for name in sorted(fleet.regions, key=lambda name: name != pool.region)
@@ -82,7 +92,9 @@ def _run_one(arguments: argparse.Namespace, fleet: Fleet, app: App) -> int:
             home=home,
             others={other.region: other for other in others},
             open_leases=lambda: RegionStore(fleet.regions[pool.region], fleet),
+            children=Children(arguments.app, region=pool.region, directory=directory),
             clock=clock,
+            sender=open_sender(clock),
             on_ready=report_readiness,
         )
         http = _serve(arguments, service.ready, metrics.exposition)
@@ -91,9 +103,35 @@ def _run_one(arguments: argparse.Namespace, fleet: Fleet, app: App) -> int:
         finally:
             if http is not None:
                 http.stop()
+        status = WORN_OUT if service.worn_out else 0
+        if service.left_behind:
+            _leave_at_once(status)
+        return status
 
-    _run(work())
-    return 0
+    return run(work())
+
+
+def _leave_at_once(status: int) -> NoReturn:
+    """End without what an interpreter does at its end: it waits for some threads, for ever."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
+
+
+def _sender_of(fleet: Fleet, config: str) -> OpenSender:
+    """What opens the worker's side of webhooks, if the file wants any. Raises SetupError."""
+    if not fleet.sends_webhooks:
+        return lambda _clock: None
+    try:
+        from worker.webhooks import Webhooks  # noqa: PLC0415 - an extra that most do without
+    except ModuleNotFoundError as missing:
+        raise SetupError(
+            f"{config} has an on_dead webhook, and {missing.name} is not installed: "
+            "pip install 'tradewind[webhooks]'"
+        ) from None
+    return Webhooks
 
 
 def _run_processes(arguments: argparse.Namespace) -> int:
@@ -111,7 +149,7 @@ def _run_processes(arguments: argparse.Namespace) -> int:
             if http is not None:
                 http.stop()
 
-    return _run(work())
+    return run(work())
 
 
 def _serve(
@@ -119,27 +157,9 @@ def _serve(
 ) -> HttpServer | None:
     if not arguments.http:
         return None
-    http = HttpServer(
-        arguments.http, ready=ready, metrics=exposition, insecure_bind=arguments.insecure_bind
+    return startup.serve_http(
+        arguments.http, ready, exposition, insecure_bind=arguments.insecure_bind
     )
-    http.start()
-    return http
-
-
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run on uvloop where there is one."""
-    try:
-        import uvloop  # noqa: PLC0415 - not on every platform
-    except ImportError:
-        return asyncio.run(work)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(work)
-
-
-def _check_region(fleet: Fleet, arguments: argparse.Namespace) -> None:
-    if arguments.region not in fleet.regions:
-        known = ", ".join(fleet.regions)
-        raise SetupError(f"{arguments.config} has no region {arguments.region}; it has {known}")
 
 
 def _say(error: Exception, status: int) -> int:
@@ -179,9 +199,13 @@ def _parser() -> argparse.ArgumentParser:
         help=f"tasks a process runs at the same time (default: {DEFAULT_CONCURRENCY})",
     )
     add(
-        "--processes", type=_processes, default=1, metavar="N", help="worker processes (default: 1)"
+        "--processes",
+        type=startup.processes,
+        default=1,
+        metavar="N",
+        help="worker processes (default: 1)",
     )
-    add("--http", type=_address, metavar="HOST:PORT", help="metrics and probes")
+    add("--http", type=startup.address, metavar="HOST:PORT", help="metrics and probes")
     add(
         "--insecure-bind", action="store_true", help="serve --http beyond this machine, unprotected"
     )
@@ -224,17 +248,7 @@ def _names(text: str) -> tuple[str, ...]:
 def _concurrency(text: str) -> int:
     if text == "auto":
         raise argparse.ArgumentTypeError("auto is not served in this release; give a number")
-    return _whole(text, MAX_CONCURRENCY)
-
-
-def _processes(text: str) -> int:
-    return _whole(text, MAX_PROCESSES)
-
-
-def _whole(text: str, most: int) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {most}")
-    return int(text)
+    return whole(text, MAX_CONCURRENCY)
 
 
 def _seconds(text: str) -> float:
@@ -245,14 +259,6 @@ def _seconds(text: str) -> float:
     if not 0 <= value <= MAX_GRACE_S:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 to {MAX_GRACE_S}")
     return value
-
-
-def _address(text: str) -> str:
-    try:
-        parse_address(text)
-    except SetupError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from tradewind import codec, metrics
 from tradewind.errors import NoRegionPermitted, StoreError, StoreFull
 from tradewind.fleet import Fleet
-from tradewind.limits import NOT_AFTER_MS, SECOND_MS, SWEEP_EVERY_MS
+from tradewind.limits import NOT_AFTER_MS, REQUEST_ID_WINDOW_MS, SECOND_MS, SWEEP_EVERY_MS
 from tradewind.policy import rules
 from tradewind.policy.relocate import Relocation, Stranded, relocate
 from tradewind.ports import Inbox, Outbox, Vitals
@@ -133,7 +133,7 @@ class Courier:
         """The target has it: leave a pointer, then let the target forget the import."""
         task_id, epoch, name = exported.record.task_id, exported.epoch, exported.target
         queue = self._fleet.queue(exported.queue)
-        keep_ms = max(queue.dedup.window_ms, queue.retention.completed_ms)
+        keep_ms = max(queue.dedup.window_ms, queue.retention.completed_ms, REQUEST_ID_WINDOW_MS)
         if await self._source.ack_export(task_id, epoch, name, keep_ms=keep_ms):
             self._count(exported, "moved")
             extra = {"task_id": task_id, "target": name, "death": exported.record.death}

@@ -1,27 +1,31 @@
 """The first steps of the line: wait, claim. Holding, running and settling are the runner's."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
+from tradewind.attempts.describe import name_of, where
 from tradewind.clock import Clock
 from tradewind.errors import StoreError
 from tradewind.limits import MAX_CLAIM
 from tradewind.ports import Claims, Upkeep
 from tradewind.task import ClaimBatch, Swept
-from worker.describe import name_of, where
+from worker.children import Children
 from worker.guard import Guard
 from worker.line import COLD_MS, Line
 from worker.patience import Patience, lasting
 from worker.pool import Pace, Pool
 from worker.reach import Reach
-from worker.runner import Runner
+from worker.runner import Hears, Runner
 from worker.timers import Timers
 
 _log = logging.getLogger(__name__)
 _WAIT_S: Final = 5.0  # a blocked wait says so little that a dead connection shows only at its end
 _FIRST_WAIT_S: Final = 0.1  # after an error
+_BUSY_MS: Final = 50  # between two promotions of a partition by a worker without a free slot
+_FULL_S: Final = 1.0  # with all slots taken for so long a worker waits for suspects alone
 _SIDE_BY_SIDE: Final = 4  # partitions claimed from at the same time: they leave in one write
 _RELEASE_TIMEOUT_S: Final = 3.0  # for handing back at the end; leases bring back what is left
 
@@ -41,6 +45,7 @@ class Loop:
         store: Work,
         pool: Pool,
         *,
+        children: Children,
         guard: Guard,
         pace: Pace,
         reach: Reach,
@@ -48,18 +53,18 @@ class Loop:
         on_buried: Callable[[int, int], None],
     ) -> None:
         """`on_buried(partition, in_ms)` hears when a courier should look at a dead task."""
+        self.worn_out = asyncio.Event()  # so many handlers are stuck: replace this process
         self._store, self._pool, self._guard = store, pool, guard
         self._pace, self._reach, self._clock = pace, reach, clock
         self._timers = Timers(self._heat)
         self._runner = Runner(
             store,
             pool,
+            children=children,
             guard=guard,
             pace=pace,
             reach=reach,
-            on_change=self._nudge,
-            on_due=self._due,
-            on_buried=on_buried,
+            hears=Hears(self._nudge, self._due, on_buried, self.worn_out.set),
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._line = Line()
@@ -90,39 +95,60 @@ class Loop:
             group.create_task(lasting(self._runner.tell_progress, "reporting progress"))
             self._watching = group.create_task(lasting(self._watch, "waiting for work"))
 
-    async def drain(self, grace: "asyncio.Future[None]") -> None:
+    async def drain(self, grace: "asyncio.Future[None]", *, but_stuck: bool = False) -> None:
         """Take nothing new; return once all has ended, or soon after `grace` is done.
 
-        What still runs then is stopped and handed back.
+        What still runs then is stopped and handed back; what is past its limit has timed out, and
+        with `but_stuck` is not waited for.
         """
         self._stopping = True
-        self._timers.stop()
+        for partition in self._line.choose(self._store.partitions):
+            self._heat(partition)  # hints that it has taken and not followed
         if self._watching is not None:  # or it takes hints that others should have
             self._watching.cancel()
         self._nudge()
-        idle = asyncio.ensure_future(self._idle())
+        idle = asyncio.ensure_future(self._idle(but_stuck=but_stuck))
         await asyncio.wait({idle, grace}, return_when=asyncio.FIRST_COMPLETED)
-        if not idle.done():
-            _log.warning("the grace is over", extra={"unfinished": self._runner.busy})
-            self._runner.end_all()
-            await asyncio.wait({idle}, timeout=_RELEASE_TIMEOUT_S)
         idle.cancel()
+        if self._runner.active():
+            _log.warning("what still runs is stopped", extra={"unfinished": self.running})
+            self._runner.end_all()
+            idle = asyncio.ensure_future(self._idle())
+            await asyncio.wait({idle}, timeout=_RELEASE_TIMEOUT_S)
+            idle.cancel()
+        self._timers.stop()
         # Our own wait may have swallowed the hints of what was handed back.
         await asyncio.gather(*map(self._pass_on, self._runner.handed_back))
 
     @property
+    def running(self) -> int:
+        """Handlers that run, whether their attempt is over or not."""
+        return self._runner.busy + len(self._runner.suspects)
+
+    @property
+    def _takes(self) -> bool:
+        return not self._stopping and self._runner.backlog <= self._pool.concurrency
+
+    @property
     def _free(self) -> int:
-        if self._stopping or self._runner.backlog > self._pool.concurrency:
-            return 0
-        return self._pool.concurrency - self._runner.busy
+        return self._pool.concurrency - self._runner.busy if self._takes else 0
+
+    @property
+    def _places(self) -> int:
+        """Free ones for suspects."""
+        return self._runner.suspects.free if self._takes else 0
+
+    @property
+    def _has_room(self) -> bool:
+        return self._free > 0 or self._places > 0
 
     # --- wait
 
     async def _watch(self) -> None:
-        """Wait for hints while there is a free slot and no hint in hand."""
+        """Wait for hints while there is room and no hint in hand."""
         patience = Patience()
         while True:
-            await self._until(lambda: self._free > 0 and not self._line.has_hint)
+            await self._calm()
             try:
                 partition = await self._wait()
             except StoreError as error:
@@ -134,51 +160,95 @@ class Loop:
             if partition is not None:
                 self._heat(partition)
 
+    async def _calm(self) -> None:
+        """Return once there is room that a hint could fill.
+
+        With all slots taken that is a suspect's, but only if they stay so: a busy worker's slots
+        come and go by the millisecond, and each wait costs Redis a command.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FULL_S):
+                await self._until(lambda: self._free > 0 and not self._line.has_hint)
+                return
+        await self._until(lambda: self._has_room and not self._line.has_hint)
+
     async def _wait(self) -> int | None:
         """One blocked wait on all partitions; parked work only where it may be for us."""
         cold = self._line.cold(self._clock.monotonic_ms())
         wait_s = COLD_MS / 1000 if cold else _WAIT_S
         if self._trouble:  # ask shortly: readiness waits for the answer
             wait_s = _FIRST_WAIT_S
-        partitions = range(self._store.partitions)
-        return await self._store.wait(self._pool.queues, partitions, cold=cold, timeout_s=wait_s)
+        ready, suspects = self._free > 0, self._places > 0
+        waiting = asyncio.ensure_future(
+            self._store.wait(
+                self._pool.queues,
+                range(self._store.partitions),
+                ready=ready,
+                suspects=suspects,
+                cold=cold,
+                timeout_s=wait_s,
+            )
+        )
+        if ready and suspects:
+            return await waiting
+        more = asyncio.ensure_future(self._until(lambda: self._has_more_room(ready, suspects)))
+        try:
+            await asyncio.wait({waiting, more}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            more.cancel()
+            if not waiting.done():
+                waiting.cancel()
+        return waiting.result() if waiting.done() else None
+
+    def _has_more_room(self, ready: bool, suspects: bool) -> bool:  # noqa: FBT001 - as waited for
+        """Whether there is room of a kind that there was none of."""
+        return (self._free > 0 and not ready) or (self._places > 0 and not suspects)
 
     def _heat(self, partition: int) -> None:
         """The partition has work, or will have it after a promotion."""
-        if self._stopping:
-            return
-        self._line.hinted(partition)
-        if self._free > 0:
+        if not self._stopping:
+            self._line.hinted(partition)
+        if self._has_room and not self._stopping:
             self._nudge()
         else:  # A hint in a busy worker's hand wakes nobody: set it anew for an idle one.
             self._spawn(self._pass_on(partition))
 
     async def _pass_on(self, partition: int) -> None:
         try:
-            await self._store.sweep(
+            swept = await self._store.sweep(
                 partition, worker_id=self._pool.worker_id, queues=self._pool.queues, courier=False
             )
         except StoreError as error:
             self._failed(error)
+        else:
+            # Whoever takes the hint promotes what is left of a backlog: not at once once more.
+            soon_ms = max(swept.next_due_ms, _BUSY_MS) if swept.next_due_ms >= 0 else -1
+            self._due(partition, soon_ms)
 
     # --- claim
 
     async def _take(self) -> None:
-        """Claim whenever there are free slots and partitions that may have work."""
+        """Claim whenever there is room and a partition that may have work for it."""
         patience = Patience()
         while True:
-            await self._until(lambda: self._free > 0 and bool(self._line))
-            chosen = self._line.choose(min(_SIDE_BY_SIDE, self._free))
-            each, over = divmod(self._free, len(chosen))
-            limits = [min(each + (place < over), MAX_CLAIM) for place in range(len(chosen))]
-            answers = await asyncio.gather(*map(self._claim, chosen, limits))
+            await self._until(self._may_take)
+            free, places = self._free, self._places
+            chosen = self._line.choose(min(_SIDE_BY_SIDE, free or places))
+            limits, suspects = _shares(free, len(chosen)), _shares(places, len(chosen))
+            answers = await asyncio.gather(*map(self._claim, chosen, limits, suspects))
             if all(answers):
                 patience.reset()
             else:
                 await patience.wait()
 
-    async def _claim(self, partition: int, limit: int) -> bool:
-        """Claim and start up to `limit` tasks. False if the store did not answer."""
+    def _may_take(self) -> bool:
+        """Suspects come with a hint; without a free slot the rest of the line is not for us."""
+        if self._free > 0:
+            return bool(self._line)
+        return self._places > 0 and self._line.has_hint
+
+    async def _claim(self, partition: int, limit: int, suspects: int) -> bool:
+        """Claim and start up to `limit` tasks and `suspects`. False if the store did not answer."""
         asked_ms = self._clock.monotonic_ms()
         self._claiming += 1
         try:
@@ -188,6 +258,7 @@ class Loop:
                 lease_ms=self._pool.lease_ms,
                 handlers=self._pool.handlers,
                 limit=limit,
+                suspects=suspects,
                 starvation_ms=self._pool.starvation_ms,
             )
         except StoreError as error:
@@ -197,7 +268,7 @@ class Loop:
         else:
             self._trouble = ""
             self._reach.reached(partition)
-            self._note(partition, batch)
+            self._note(partition, batch, limit)
             for claim in batch.claims:
                 self._runner.start(claim, asked_ms, stopping=self._stopping)
             return True
@@ -207,19 +278,18 @@ class Loop:
                 self._runner.arrived()
             self._nudge()
 
-    def _note(self, partition: int, batch: ClaimBatch) -> None:
-        """What the partition said of itself."""
+    def _note(self, partition: int, batch: ClaimBatch, limit: int) -> None:
+        """What the partition said of itself, asked for `limit` tasks."""
         self._pace.depths[partition] = (batch.depth, batch.now_ms)
-        if batch.claims and batch.depth:
+        if (batch.claims or not limit) and batch.depth:
             self._line.has_more(partition)
-        if batch.parked and not batch.claims:
+        if batch.parked and limit and not batch.claims:
             self._line.chill(partition, self._clock.monotonic_ms())
         self._due(partition, batch.next_due_ms)
 
     def _due(self, partition: int, in_ms: int) -> None:
         """Look at the partition when its next delayed task is due; negative: never."""
-        if not self._stopping:
-            self._timers.arm(partition, in_ms)
+        self._timers.arm(partition, in_ms)
 
     # --- cancels
 
@@ -235,16 +305,16 @@ class Loop:
 
     # --- bookkeeping
 
-    async def _idle(self) -> None:
-        """Return once nothing runs and everything has been settled.
+    async def _idle(self, *, but_stuck: bool = False) -> None:
+        """Return once nothing runs, but what is stuck, and everything has been settled.
 
         Claims under way are waited for, since what they bring is to be handed back.
         """
-        while self._claiming or self._tasks or self._runner.active:
+        while self._claiming or self._tasks or self._runner.active(but_stuck=but_stuck):
             await self._until(lambda: not self._claiming)
             if self._tasks:
                 await asyncio.wait(self._tasks)
-            await self._runner.idle()
+            await self._runner.idle(but_stuck=but_stuck)
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         while not holds():
@@ -270,3 +340,9 @@ class Loop:
         if not self._trouble:
             _log.warning("the store cannot be used", extra={"reason": str(error)})
         self._trouble = str(error)
+
+
+def _shares(room: int, among: int) -> list[int]:
+    """`room` divided fairly, the first ones getting what is over."""
+    each, over = divmod(room, among)
+    return [min(each + (place < over), MAX_CLAIM) for place in range(among)]

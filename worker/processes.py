@@ -21,6 +21,7 @@ from worker.patience import Patience
 
 _log = logging.getLogger(__name__)
 READY_FD: Final = "TRADEWIND_READY_FD"  # a child writes a line to it when its readiness changes
+_HEALTHY_S: Final = 60.0  # a child that lived for so long did its work
 _WRONG_USAGE: Final = 2  # a child that says so will say so again
 
 
@@ -65,8 +66,12 @@ class Processes:
     async def _keep(self, place: int) -> int:
         """One place: a child in it until we stop."""
         patience = Patience()
+        loop = asyncio.get_running_loop()
         while True:
+            began_s = loop.time()
             code = await self._one(place)
+            if loop.time() - began_s > _HEALTHY_S:  # its end has nothing to do with earlier ones
+                patience.reset()
             if code == _WRONG_USAGE:
                 self._signalled()
             if self._stopping:

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tradewind.attempts.describe import cut, name_of, text, where
 from tradewind.errors import StoreError
 from tradewind.limits import KIB
 from tradewind.ports import Claims
 from tradewind.task import Claim, Progress
-from worker.describe import cut, name_of, text, where
 
 _log = logging.getLogger(__name__)
 _EVERY_S: Final = 0.25  # WatchTask may coalesce what is shorter (contract section 7)

@@ -2,99 +2,25 @@
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tradewind import codec
+from tradewind.attempts import outcome
+from tradewind.attempts.describe import name_of, where
+from tradewind.attempts.job import Job, context_of
+from tradewind.attempts.settle import CalledOff, HandedBack, TimedOut, Verdict
 from tradewind.clock import Clock
-from tradewind.fleet import Fleet, QueuePolicy
-from tradewind.handlers import (
-    App,
-    Context,
-    Handler,
-    Reject,
-    ResultTooLarge,
-    Retry,
-    Signals,
-    encode_result,
-)
-from tradewind.limits import MAX_TIMEOUT_MS
-from tradewind.task import Claim, Failure
-from tradewind.v1.task_pb2 import TaskSpec
-from worker.describe import describe, name_of, said, where
-from worker.settle import (
-    CalledOff,
-    Failed,
-    HandedBack,
-    Rejected,
-    RetryAsked,
-    Success,
-    Terms,
-    TimedOut,
-    Unkeepable,
-    Unreadable,
-    Verdict,
-)
+from tradewind.handlers import Signals
+from tradewind.task import Failure
 from worker.slot import Halt
 from worker.threads import Threads
 
-_OURS: Final = frozenset({__file__, Threads.run.__code__.co_filename})  # frames before the app's
-_HAS_RUN: Final = "the handler has run and is not run again"
+# Frames before the app's.
+_OURS: Final = frozenset({__file__, Threads.run.__code__.co_filename, outcome.__file__})
 _CANCEL_GRACE_S: Final = 0.5  # for `finally` blocks of a cancelled coroutine
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A claim that can be run: handler, arguments and terms are known."""
-
-    claim: Claim
-    policy: QueuePolicy
-    terms: Terms
-    handler: Handler
-    spec: TaskSpec
-    fingerprint: str
-    signals: Signals
-
-
-def prepare(
-    claim: Claim, app: App, fleet: Fleet, signals: Signals
-) -> Job | Unreadable | HandedBack:
-    """Read what is stored. HandedBack: this worker does not have the handler after all."""
-    policy = fleet.queue(claim.queue)
-    handler = app.handlers.get(claim.name)
-    if handler is None:
-        return HandedBack()
-    try:
-        stored = codec.unpack(claim.packed)
-    except codec.DamagedRecord as error:
-        return Unreadable(Failure("damaged", str(error)))
-    spec = stored.spec
-    terms = Terms(
-        attempts=spec.max_attempts or handler.attempts or policy.attempts,
-        timeout_ms=_timeout_ms(spec) or handler.timeout_ms or policy.timeout_ms,
-        pinned_to=spec.pin_region,
-        deduplicated=stored.deduplicated,
-        move_after_ms=fleet.failover.dead_after_ms,
-    )
-    return Job(claim, policy, terms, handler, spec, stored.fingerprint.hex(), signals)
-
-
-def context_of(job: Job, now_ms: int) -> Context:
-    """What the handler is told. `now_ms` is this host's time: the deadline is for display."""
-    claim = job.claim
-    return Context(
-        task_id=claim.task_id,
-        attempt=claim.attempt,
-        region=claim.region,
-        fingerprint=job.fingerprint,
-        fencing_token=claim.token,
-        deadline=datetime.fromtimestamp((now_ms + job.terms.timeout_ms) / 1000, UTC),
-        labels=dict(job.spec.labels),
-        tenant=job.spec.tenant,
-        signals=job.signals,
-    )
+# After its limit, then a handler is stuck: one that looks at ctx.cancelled does so every second.
+_STUCK_AFTER_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,43 +28,81 @@ class Ran:
     """How an attempt ended."""
 
     verdict: Verdict
-    leftover: "asyncio.Future[Any] | None" = None  # a handler that outlived its time limit
+    leftover: "asyncio.Future[Any] | None" = None  # a handler that could not be stopped
     error: str = ""  # the class of what the handler raised, for the log
     where: str = ""  # FILE:LINE where that was
+    late: bool = False  # it returned after its time limit
 
 
-async def attempt(job: Job, threads: Threads, halt: Halt, clock: Clock) -> Ran:
+async def attempt(
+    job: Job,
+    threads: Threads,
+    halt: Halt,
+    clock: Clock,
+    on_stuck: Callable[[], None] = lambda: None,
+) -> Ran:
     """Run the handler within its time limit, or until `halt.stop`: then it is handed back.
 
     `halt.cancel` has it stopped and waits for its end, which counts: what completes all the same
-    has completed. A coroutine is cancelled. A thread cannot be: past its limit the attempt is
-    reported all the same, and the caller keeps its slot taken until `leftover` is done. Never
-    raises what a handler raises.
+    has completed. A coroutine is cancelled, a thread can only be told. One that goes on past its
+    limit is waited for, and `on_stuck` is called: another attempt beside it would do the same work
+    at the same time. If it returns after all, it has succeeded late. `halt.stop` ends that wait,
+    too; the caller keeps the slot taken until `leftover` is done. Never raises what a handler
+    raises.
     """
     try:
         context = context_of(job, clock.now_ms())
         call = job.handler.call(context, job.spec.payload, job.spec.content_type)
-    except Reject as refused:
-        return _raised(Rejected(Failure("rejected", said(refused.reason))), refused)
     except Exception as error:  # noqa: BLE001 - hints and payloads are not ours; the worker lives
-        return _raised(Failed(describe(error, ours=_OURS)), error)
+        return _raised(error)
     if halt.cancel.done():
         return Ran(CalledOff())
     if job.handler.is_async:
-        running = asyncio.ensure_future(_guarded(call))
+        running = asyncio.ensure_future(outcome.awaited(call))
     else:
-        running = threads.run(functools.partial(_plain, call))
-    limit_s = job.terms.timeout_ms / 1000
-    await _until(running, halt, limit_s, stop=functools.partial(_stop, job, running))
+        running = threads.run(functools.partial(outcome.called, call))
+    stop = functools.partial(_stop, job, running)
+    await _until(running, halt, job.terms.timeout_ms / 1000, stop=stop)
     if running.done():
-        return _called_off(running, job.signals) if halt.cancel.done() else _ended(running)
-    message = f"the attempt ran longer than {limit_s:g} s"
-    verdict = HandedBack() if halt.stop.done() else TimedOut(Failure("timeout", message))
-    running.add_done_callback(_seen)
-    _stop(job, running)
+        if halt.cancel.done():
+            return _called_off(running, job.signals)
+        # A coroutine that blocked its loop, but looked: a child hears of its limit all the same.
+        knew = job.signals.noticed.is_set() and not halt.stop.done()
+        return Ran(too_long(job)) if knew else _ended(running)
+    stop()
+    if not halt.stop.done():
+        return await _overdue(job, running, halt, on_stuck)
     if job.handler.is_async:
-        # A coroutine that refuses to end keeps its slot as a thread does.
         await asyncio.wait({running}, timeout=_CANCEL_GRACE_S)
+    return _left(HandedBack(), running)
+
+
+def too_long(job: Job) -> TimedOut:
+    """The verdict on an attempt that did not end within its limit."""
+    limit_s = job.terms.timeout_ms / 1000
+    return TimedOut(Failure("timeout", f"the attempt ran longer than {limit_s:g} s"))
+
+
+async def _overdue(
+    job: Job, running: "asyncio.Future[Any]", halt: Halt, on_stuck: Callable[[], None]
+) -> Ran:
+    """Past its limit and told to stop: how it ends, or that it is left as it is."""
+    first = asyncio.FIRST_COMPLETED
+    await asyncio.wait({running, halt.stop}, timeout=_STUCK_AFTER_S, return_when=first)
+    if not running.done() and not halt.stop.done():
+        on_stuck()
+        await asyncio.wait({running, halt.stop}, return_when=first)
+    if not running.done():
+        return _left(too_long(job), running)
+    ran = _called_off(running, job.signals)
+    if not isinstance(ran.verdict, CalledOff):
+        return replace(ran, late=True)
+    return ran if halt.cancel.done() else Ran(too_long(job))
+
+
+def _left(verdict: Verdict, running: "asyncio.Future[Any]") -> Ran:
+    """Whatever it ends with has been reported already."""
+    running.add_done_callback(_seen)
     return Ran(verdict, leftover=None if running.done() else running)
 
 
@@ -165,50 +129,18 @@ def _stop(job: Job, running: "asyncio.Future[Any]") -> None:
 
 
 def _seen(running: "asyncio.Future[Any]") -> None:
-    """Whatever it ended with has been reported already."""
     _ = running.cancelled() or running.exception()
-
-
-class _Stopped(Exception):
-    """SystemExit or the like, raised by a handler: a failure of the task, not of the worker."""
-
-
-async def _guarded(call: Callable[[], Awaitable[Any]]) -> Any:
-    try:
-        return await call()
-    except (SystemExit, KeyboardInterrupt, StopIteration, StopAsyncIteration) as raised:
-        raise _Stopped from raised
-
-
-def _plain(call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except (SystemExit, KeyboardInterrupt, StopIteration, asyncio.CancelledError) as raised:
-        raise _Stopped from raised
 
 
 def _ended(running: "asyncio.Future[Any]") -> Ran:
     if running.cancelled():  # by the handler itself: we did not ask for it
-        return Ran(
-            Failed(Failure("error", "CancelledError: the handler was cancelled from inside"))
-        )
+        return Ran(outcome.CANCELLED_FROM_INSIDE)
     error = running.exception()
-    if isinstance(error, _Stopped):
-        error = error.__cause__
-    match error:
-        case None:
-            return Ran(_success(running.result()))
-        case Retry():
-            return _raised(RetryAsked(error.after_ms, said(error.reason)), error)
-        case Reject():
-            reason = said(error.reason) or name_of(error)
-            return _raised(Rejected(Failure("rejected", reason)), error)
-        case _:
-            return _raised(Failed(describe(error, ours=_OURS)), error)
+    return Ran(outcome.returned(running.result())) if error is None else _raised(error)
 
 
 def _called_off(running: "asyncio.Future[Any]", signals: Signals) -> Ran:
-    """How an attempt ended after its cancel was asked for.
+    """How an attempt ended after it was told to stop: CalledOff if that is why.
 
     Returning counts as completion, unless the handler knew: that is how a plain function stops.
     """
@@ -217,23 +149,6 @@ def _called_off(running: "asyncio.Future[Any]", signals: Signals) -> Ran:
     return _ended(running)
 
 
-def _raised(verdict: Verdict, error: BaseException) -> Ran:
-    return Ran(verdict, error=name_of(error), where=where(error, ours=_OURS))
-
-
-def _success(value: Any) -> Verdict:
-    try:
-        result = encode_result(value)
-    except ResultTooLarge as error:
-        return Unkeepable(Failure("result-too-large", f"{_HAS_RUN}: {error}"))
-    except BaseException as error:  # noqa: BLE001 - a value of the app: reading it may do anything
-        # The type only: what json says of a value may quote it.
-        message = f"{_HAS_RUN}: the result cannot be stored as JSON ({name_of(error)})"
-        return Unkeepable(Failure("rejected", f"{message}; return JSON values or bytes"))
-    return Success(result.data, result.content_type)
-
-
-def _timeout_ms(spec: TaskSpec) -> int:
-    if not spec.HasField("timeout"):
-        return 0
-    return min(max(spec.timeout.ToMilliseconds(), 1), MAX_TIMEOUT_MS)
+def _raised(error: BaseException) -> Ran:
+    verdict, cause = outcome.raised(error, ours=_OURS), outcome.cause_of(error)
+    return Ran(verdict, error=name_of(cause), where=where(cause, ours=_OURS))

@@ -4,20 +4,25 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from tradewind import metrics
+from tradewind.attempts.describe import name_of, where
+from tradewind.attempts.job import Job, prepare
+from tradewind.attempts.settle import FAULT, Failed, HandedBack, Terms, Verdict, after_fault, settle
 from tradewind.ports import Claims
-from tradewind.task import Bury, Claim, Release, RetryAt, Settlement
-from worker.describe import name_of, where
+from tradewind.task import Bury, Claim, Crash, Release, RetryAt, Settlement
+from worker import apart
+from worker.children import Children
 from worker.guard import Guard
 from worker.pool import Pace, Pool
 from worker.reach import Reach
 from worker.reports import Reports
-from worker.run import Job, Ran, attempt, prepare
-from worker.settle import FAULT, Failed, HandedBack, Terms, Verdict, after_fault, settle
+from worker.run import Ran, attempt
 from worker.settler import Settler
 from worker.slot import Slot
+from worker.suspects import Suspects
 from worker.threads import Threads
 
 _log = logging.getLogger(__name__)
@@ -25,6 +30,20 @@ _GOES_ON: Final = (
     "a handler runs on although it was told to stop: another attempt may run beside it, and its "
     "slot stays taken until it ends"
 )
+_STUCK: Final = (
+    "a handler runs on past its time limit; its slot stays taken, and the task waits, until it "
+    "ends (isolate=True makes a process of it that can be killed)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hears:
+    """Who hears of what a runner finds out."""
+
+    change: Callable[[], None]  # a slot, a place for suspects or the backlog has changed
+    due: Callable[[int, int], None]  # (partition, in_ms): a retry waits
+    buried: Callable[[int, int], None]  # (partition, in_ms): a dead task is to be looked at
+    worn_out: Callable[[], None]  # so many handlers are stuck that the process should be replaced
 
 
 class Runner:
@@ -39,39 +58,39 @@ class Runner:
         store: Claims,
         pool: Pool,
         *,
+        children: Children,
         guard: Guard,
         pace: Pace,
         reach: Reach,
-        on_change: Callable[[], None],
-        on_due: Callable[[int, int], None],
-        on_buried: Callable[[int, int], None],
+        hears: Hears,
     ) -> None:
-        """`on_change()` hears when a slot or the backlog has changed.
-
-        `on_due(partition, in_ms)` when a retry waits, `on_buried(partition, in_ms)` when a courier
-        should look at a dead task.
-        """
+        """`children` run what may die or has to be killed; `hears` what comes of it all."""
         self._pool, self._guard, self._pace, self._clock = pool, guard, pace, pace.clock
-        self._on_change, self._on_due, self._on_buried = on_change, on_due, on_buried
-        self._threads = Threads()
+        self._hears = hears
+        self._threads, self._children = Threads(), children
         self._settler = Settler(
             store, fleet=pool.fleet, guard=guard, reach=reach, on_settled=self._settled
         )
         self._reports = Reports(store)
         self._slots: set[Slot] = set()
-        self._running: set[asyncio.Task[None]] = set()
+        self._stuck: set[Slot] = set()  # of them
+        self.suspects = Suspects(pool.fleet)
+        self._running: dict[asyncio.Task[None], Slot] = {}
+        self._ended = asyncio.Event()  # one of them has, or got stuck
         self._called_off: set[str] = set()  # ids heard since a claim was last under way
         self.handed_back: set[int] = set()  # partitions of tasks that were released
 
     @property
     def busy(self) -> int:
-        """Slots taken."""
+        """Slots taken. Suspects have places of their own."""
         return len(self._slots)
 
-    @property
-    def active(self) -> bool:
-        """Whether an attempt is under way, or its report. Not: a handler that outlived its own."""
-        return bool(self._running) or self.backlog > 0
+    def active(self, *, but_stuck: bool = False) -> bool:
+        """Whether an attempt is under way, or its report; `but_stuck`: one that may end.
+
+        Not: a handler that outlived its attempt.
+        """
+        return bool(self._under_way(but_stuck=but_stuck)) or self.backlog > 0
 
     @property
     def backlog(self) -> int:
@@ -100,15 +119,15 @@ class Runner:
         except Exception as error:  # noqa: BLE001 - a net: see the class
             self._fault(claim, error)
             prepared = Failed(FAULT)
-        if isinstance(prepared, Job) and not stopping:
-            self._slots.add(slot)
-            self._count_slots()
+        if isinstance(prepared, Job) and not stopping and self._enter(slot):
             if claim.task_id in self._called_off:
                 slot.halt.call_off()
             running = asyncio.get_running_loop().create_task(self._run(slot, prepared))
-            self._running.add(running)
-            running.add_done_callback(self._running.discard)
+            self._running[running] = slot
+            running.add_done_callback(self._done)
             return
+        if claim.suspect:
+            self.suspects.returned(claim)
         verdict = HandedBack() if isinstance(prepared, Job) else prepared
         policy = self._pool.fleet.queue(claim.queue)
         self._settle(claim, verdict, Terms(policy.attempts, policy.timeout_ms))
@@ -116,7 +135,7 @@ class Runner:
     def call_off(self, task_id: str) -> None:
         """The task's cancel was asked for. If it is not here, its claim may be on its way."""
         self._called_off.add(task_id)
-        for slot in self._slots:
+        for slot in self._running.values():
             if slot.claim.task_id == task_id:
                 slot.halt.call_off()
 
@@ -125,16 +144,29 @@ class Runner:
         self._called_off.clear()
 
     def end_all(self) -> None:
-        """Have every handler stopped, and its task handed back."""
-        for slot in self._slots:
+        """Have every handler stopped, and its task handed back; a stuck one has timed out."""
+        for slot in self._running.values():
             slot.halt.end()
 
-    async def idle(self) -> None:
-        """Return once nothing runs and everything has been settled."""
-        while self.active:
-            if self._running:
-                await asyncio.wait(self._running)
-            await self._settler.idle()
+    async def idle(self, *, but_stuck: bool = False) -> None:
+        """Return once nothing runs, but what is stuck, and everything has been settled."""
+        while self.active(but_stuck=but_stuck):
+            if self._under_way(but_stuck=but_stuck):
+                self._ended.clear()
+                await self._ended.wait()
+            else:
+                await self._settler.idle()
+
+    def _under_way(self, *, but_stuck: bool) -> list[Slot]:
+        return [s for s in self._running.values() if not but_stuck or s not in self._stuck]
+
+    def _enter(self, slot: Slot) -> bool:
+        """Take a place for it; False if a suspect finds none."""
+        if slot.claim.suspect:
+            return self.suspects.admit(slot.claim)
+        self._slots.add(slot)
+        self._count_slots()
+        return True
 
     def _hold(self, slot: Slot, asked_ms: float) -> None:
         loop = asyncio.get_running_loop()
@@ -162,7 +194,7 @@ class Runner:
         finally:
             if leftover is None:
                 self._leave(slot)
-            else:  # The slot stays taken until the handler really ends; nothing else waits for it.
+            else:  # The slot stays taken until the handler really ends: nothing else waits for it.
                 self._tell(job.claim, _GOES_ON)
                 leftover.add_done_callback(lambda _: self._ended_late(slot))
 
@@ -170,16 +202,31 @@ class Runner:
         """How the attempt ended, and after how many seconds."""
         began_ms = self._clock.monotonic_ms()
         try:
-            ran = await attempt(job, self._threads, slot.halt, self._clock)
+            ran = await self._make(slot, job)
         except BaseException as error:
             if _is_being_cancelled():
                 raise
             self._fault(job.claim, error)
             ran = Ran(Failed(FAULT))
         took_s = (self._clock.monotonic_ms() - began_ms) / 1000
-        self._pace.ended(took_s)
+        if not job.claim.suspect:  # The pace is that of the slots.
+            self._pace.ended(took_s)
         metrics.TASK_SECONDS.observe(took_s)
+        if ran.late:
+            self._tell(job.claim, "a handler returned after its time limit; its work counts")
         return ran, took_s
+
+    async def _make(self, slot: Slot, job: Job) -> Ran:
+        """The attempt, in a child or here."""
+        if job.claim.suspect:
+            await self.suspects.quiet()
+        if job.claim.suspect or job.handler.isolate:
+            return await apart.attempt(job, self._children, slot.halt)
+
+        def on_stuck() -> None:
+            self._got_stuck(slot)
+
+        return await attempt(job, self._threads, slot.halt, self._clock, on_stuck)
 
     def _settle(self, claim: Claim, verdict: Verdict, terms: Terms) -> Settlement:
         policy = self._pool.fleet.queue(claim.queue)
@@ -192,23 +239,42 @@ class Runner:
         return settlement
 
     def _settled(self, settlement: Settlement, outcome: str) -> None:
-        partition = settlement.claim.partition
-        if outcome == "dead" and isinstance(settlement, Bury) and settlement.may_move:
-            self._on_buried(partition, settlement.move_after_ms)
+        claim = settlement.claim
+        partition = claim.partition
+        if claim.suspect:
+            self.suspects.settled(claim)
+        if outcome == "dead" and isinstance(settlement, Bury | Crash) and settlement.may_move:
+            self._hears.buried(partition, settlement.move_after_ms)
+        elif outcome == "dead" and self._pool.fleet.queue(claim.queue).on_dead:
+            self._hears.buried(partition, 0)  # a sweep sees whom to tell
         elif outcome == "retried" and isinstance(settlement, RetryAt):
-            self._on_due(partition, settlement.delay_ms)
+            self._hears.due(partition, settlement.delay_ms)
         elif outcome == "released" and isinstance(settlement, Release):
             self.handed_back.add(partition)
-        self._on_change()
+        self._hears.change()
+
+    def _got_stuck(self, slot: Slot) -> None:
+        self._tell(slot.claim, _STUCK)
+        self._stuck.add(slot)
+        self._ended.set()
+        if len(self._stuck) >= stuck_limit(self._pool.concurrency):
+            self._hears.worn_out()
 
     def _ended_late(self, slot: Slot) -> None:
         self._tell(slot.claim, "a handler that could not be stopped has ended")
         self._leave(slot)
 
     def _leave(self, slot: Slot) -> None:
+        if slot.claim.suspect:
+            self.suspects.leave(slot.claim)
         self._slots.discard(slot)
+        self._stuck.discard(slot)
         self._count_slots()
-        self._on_change()
+        self._hears.change()
+
+    def _done(self, running: "asyncio.Task[None]") -> None:
+        del self._running[running]
+        self._ended.set()
 
     def _count_slots(self) -> None:
         busy = len(self._slots)
@@ -221,6 +287,14 @@ class Runner:
 
     def _tell_failure(self, settlement: Settlement, ran: Ran, took_s: float) -> None:
         """One line for an attempt that failed."""
+        if isinstance(settlement, Crash):
+            self._tell(
+                settlement.claim,
+                "a handler's process died; the task goes on as a suspect, unless it crashed too "
+                "often",
+                how=settlement.message,
+                took_s=round(took_s, 3),
+            )
         if not isinstance(settlement, RetryAt | Bury):
             return
         is_dead = isinstance(settlement, Bury)
@@ -243,6 +317,11 @@ class Runner:
     def _tell(claim: Claim, what: str, **more: str | float) -> None:
         extra = {"task_id": claim.task_id, "task": claim.name, "attempt": claim.attempt, **more}
         _log.warning(what, extra=extra)
+
+
+def stuck_limit(concurrency: int) -> int:
+    """How many stuck handlers wear a process out: half of its slots do no work any more."""
+    return max(concurrency // 2, 1)
 
 
 def _is_being_cancelled() -> bool:

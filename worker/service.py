@@ -8,13 +8,16 @@ from typing import Final, Protocol
 
 from tradewind.clock import Clock
 from tradewind.errors import StoreError
-from tradewind.ports import Claims, Inbox, Outbox, Upkeep, Vitals
+from tradewind.ports import Claims, Inbox, Intake, Notices, Outbox, Repairs, Upkeep, Vitals
+from worker.children import Children
 from worker.courier import Courier
 from worker.guard import Guard, Leases
+from worker.herald import Herald, Sender
 from worker.loop import Loop
 from worker.patience import Patience, lasting
 from worker.pool import Pace, Pool
 from worker.reach import Reach
+from worker.reconcile import Reconciler
 from worker.upkeep import Keeper
 from worker.views import Views
 
@@ -23,7 +26,7 @@ _TELL_EVERY_S: Final = 0.2
 _SHORT_GRACE_S: Final = 1.0  # what a second signal leaves
 
 
-class Home(Claims, Upkeep, Outbox, Vitals, Protocol):
+class Home(Claims, Upkeep, Repairs, Outbox, Vitals, Notices, Intake, Protocol):
     """The store of the worker's own region."""
 
     async def start(self) -> None:
@@ -53,11 +56,18 @@ class Service:
         home: Home,
         others: Mapping[str, Elsewhere],
         open_leases: Callable[[], Leases],
+        children: Children,
         clock: Clock,
+        sender: Sender | None = None,
         on_ready: Callable[[bool, str], None] = lambda _ready, _why: None,
     ) -> None:
-        """`open_leases` makes the guard's own store; `on_ready` hears when readiness changes."""
+        """`open_leases` makes the guard's own store; `on_ready` hears when readiness changes.
+
+        `sender` carries webhooks; it may only be None if no queue of the fleet has one.
+        """
         self._pool, self._home, self._others = pool, home, others
+        self._sender, self._children = sender, children
+        self.worn_out = False
         self._on_ready = on_ready
         self._pace = Pace(pool, clock)
         reach = Reach(clock)
@@ -67,12 +77,14 @@ class Service:
         self._loop = Loop(
             home,
             pool,
+            children=children,
             guard=self._guard,
             pace=self._pace,
             reach=reach,
             clock=clock,
             on_buried=lambda partition, in_ms: self._keeper.visit(partition, in_ms),  # noqa: PLW0108 - made below
         )
+        self._herald = Herald(home, pool.fleet, sender)
         views = Views(pool.region, pool.fleet, others, clock)
         self._keeper = Keeper(
             home,
@@ -81,14 +93,24 @@ class Service:
             reach=reach,
             clock=clock,
             on_swept=self._loop.swept,
+            on_dead=self._herald.visit if pool.fleet.hooked else lambda _partition: None,
         )
+        self._reconciler = Reconciler(home, clock, share=lambda: self._keeper.share)
 
     def ready(self) -> tuple[bool, str]:
         """Whether it could take a task right now, and if not, why not. From any thread."""
         return self._loop.ready()
 
+    @property
+    def left_behind(self) -> int:
+        """Handlers that run on although `run` has returned: they cannot be stopped."""
+        return self._loop.running
+
     async def run(self, grace_s: float) -> None:
         """Work until SIGTERM or SIGINT, then finish what runs, for at most `grace_s`.
+
+        Or until too many handlers are stuck: then it finishes what is not, however long that takes,
+        and `worn_out` says that this process is to be replaced.
 
         A second signal shortens the grace. Raises IdentityMismatch if the region's Redis is not
         what the file says; a region that does not answer is waited for.
@@ -106,6 +128,8 @@ class Service:
             await self._home.close()
             for other in self._others.values():
                 await other.close()
+            if self._sender is not None:
+                await self._sender.close()
 
     async def _connect(self) -> None:
         patience = Patience()
@@ -126,8 +150,11 @@ class Service:
         loop = asyncio.get_running_loop()
         self._guard.start()
         upkeep = asyncio.create_task(lasting(self._keeper.run, "upkeep"))
+        repairing = asyncio.create_task(lasting(self._reconciler.run, "reconcile sweep"))
+        telling = asyncio.create_task(lasting(self._herald.run, "herald"))
         taking = asyncio.create_task(self._loop.run())
-        telling = asyncio.create_task(self._tell())
+        saying = asyncio.create_task(self._tell())
+        worn_out = asyncio.create_task(self._loop.worn_out.wait())
         _log.info(
             "worker started",
             extra={
@@ -138,17 +165,25 @@ class Service:
             },
         )
         try:
-            await asyncio.wait({stop, taking}, return_when=asyncio.FIRST_COMPLETED)
+            waits = {stop, taking, worn_out}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             if taking.done():
                 taking.result()
-            _log.info("worker stops", extra={"running": self._pace.busy, "grace_s": grace_s})
-            timer = loop.call_later(grace_s, _resolve, hurry)
-            await self._loop.drain(hurry)
-            timer.cancel()
+            # From the signal on, also if it comes while a worn-out process finishes its work.
+            stop.add_done_callback(lambda _: loop.call_later(grace_s, _resolve, hurry))
+            running = {"running": self._loop.running}
+            if stop.done():
+                _log.info("worker stops", extra={**running, "grace_s": grace_s})
+            else:
+                _log.error("too many handlers are stuck: worker is to be replaced", extra=running)
+            await self._loop.drain(hurry, but_stuck=not stop.done())
+            self.worn_out = not stop.done()
         finally:
-            for task in (upkeep, taking, telling):
+            ends = (upkeep, repairing, telling, taking, saying, worn_out)
+            for task in ends:
                 task.cancel()
-            await asyncio.gather(upkeep, taking, telling, return_exceptions=True)
+            await asyncio.gather(*ends, return_exceptions=True)
+            await self._children.close()
             await asyncio.to_thread(self._guard.stop)
         _log.info("worker stopped", extra={"worker": self._pool.worker_id})
 

@@ -7,21 +7,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from tradewind import metrics
+from tradewind.attempts.describe import name_of, where
+from tradewind.attempts.settle import in_our_words
 from tradewind.errors import StoreError
 from tradewind.fleet import Fleet
 from tradewind.ports import Claims
 from tradewind.state import State
-from tradewind.task import Bury, Cancel, Finish, Release, RetryAt, Settled, Settlement
-from worker.describe import name_of, where
+from tradewind.task import Bury, Cancel, Crash, Finish, Release, RetryAt, Settled, Settlement
 from worker.guard import Guard
 from worker.patience import Patience
 from worker.reach import Reach
-from worker.settle import in_our_words
 
 _log = logging.getLogger(__name__)
 
 
-S = TypeVar("S", Finish, RetryAt, Bury, Release, Cancel)
+S = TypeVar("S", Finish, RetryAt, Bury, Release, Cancel, Crash)
 Answer = Settled | Exception
 
 
@@ -93,6 +93,7 @@ class Settler:
             _call(store.bury, [s for s in batch if isinstance(s, Bury)]),
             _call(store.release, [s for s in batch if isinstance(s, Release)]),
             _call(store.confirm_cancel, [s for s in batch if isinstance(s, Cancel)]),
+            _call(store.crashed, [s for s in batch if isinstance(s, Crash)]),
         )
         unsent: list[Settlement] = []
         for settlement, answer in itertools.chain.from_iterable(groups):
@@ -139,6 +140,8 @@ class Settler:
             )
         elif isinstance(settlement, RetryAt | Bury) and outcome != "cancelled":
             metrics.TASKS_FAILED.labels(*marks, settlement.failure.kind).inc()
+        elif isinstance(settlement, Crash) and outcome != "cancelled":
+            metrics.TASKS_FAILED.labels(*marks, "worker-lost").inc()
         self._on_settled(settlement, outcome)
 
 
@@ -176,5 +179,10 @@ _OUTCOMES: Final[dict[type[Settlement], str]] = {
     Bury: "dead",
     Release: "released",
     Cancel: "cancelled",
+    Crash: "retried",
 }
-_ENDED_INSTEAD: Final[dict[str, str]] = {State.CANCELLED: "cancelled", State.EXPIRED: "expired"}
+_ENDED_INSTEAD: Final[dict[str, str]] = {
+    State.CANCELLED: "cancelled",
+    State.EXPIRED: "expired",
+    State.DEAD_LETTER: "dead",
+}

@@ -10,11 +10,12 @@ class Timers:
     def __init__(self, fire: Callable[[int], None]) -> None:
         """`fire(partition)` is called on the event loop."""
         self._fire = fire
+        self._stopped = False
         self._handles: dict[int, asyncio.TimerHandle] = {}
 
     def arm(self, partition: int, in_ms: float) -> None:
         """Fire `in_ms` from now, unless an earlier timer stands. Negative means never."""
-        if in_ms < 0:
+        if in_ms < 0 or self._stopped:
             return
         loop = asyncio.get_running_loop()
         standing = self._handles.get(partition)
@@ -26,7 +27,8 @@ class Timers:
         self._handles[partition] = loop.call_at(when_s, self._due, partition)
 
     def stop(self) -> None:
-        """Disarm all."""
+        """Disarm all, for good."""
+        self._stopped = True
         for handle in self._handles.values():
             handle.cancel()
         self._handles.clear()

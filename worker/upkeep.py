@@ -27,6 +27,7 @@ from tradewind.limits import (
     SWEEP_EVERY_MS,
 )
 from tradewind.ports import Upkeep, Vitals
+from tradewind.state import State
 from tradewind.task import Swept
 from worker.courier import Courier
 from worker.pool import Pool
@@ -72,10 +73,15 @@ class Keeper:
         reach: Reach,
         clock: Clock,
         on_swept: Callable[[int, Swept], None],
+        on_dead: Callable[[int], None],
     ) -> None:
-        """`on_swept(partition, what it says of itself)` hears of every sweep."""
+        """`on_swept(partition, what it says of itself)` hears of every sweep.
+
+        `on_dead(partition)`: somebody may have to be told of a dead task there.
+        """
         self._store, self._pool, self._courier = store, pool, courier
         self._reach, self._clock, self._on_swept = reach, clock, on_swept
+        self._on_dead = on_dead
         self._lease_ms = longest_lease_ms(pool.fleet)
         self._live: frozenset[str] = frozenset()
         self._queues = pool.queues
@@ -86,6 +92,11 @@ class Keeper:
         self._carrying_until_ms: dict[int, float] = {}  # partitions whose courier lease is ours
         self._couriers: dict[int, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
+
+    @property
+    def share(self) -> Sequence[int]:
+        """The partitions that this worker looks after."""
+        return self._share
 
     def visit(self, partition: int, in_ms: float = 0) -> None:
         """Sweep `partition` in `in_ms`, whosever share it is in."""
@@ -161,6 +172,8 @@ class Keeper:
                 self._sooner(partition, self._clock.monotonic_ms() + SWEEP_AFTER_LOSS_MS)
             if swept.expired >= MAX_EXPIRE:  # as many as one sweep ends: there may be more
                 self.visit(partition)
+            if swept.hooks:
+                self._on_dead(partition)
             if swept.expired_leases:
                 await self._reap(partition)
         except StoreError as error:
@@ -204,6 +217,8 @@ class Keeper:
                 "a lease ended without a word from its holder; the task is taken back",
                 extra={"task_id": one.task_id, "holder": one.worker_id, "state": one.state},
             )
+        if any(one.state is State.DEAD_LETTER for one in reaped):
+            self._on_dead(partition)
         if len(reaped) == MAX_REAP:
             self._sooner(partition, self._clock.monotonic_ms() + SWEEP_AFTER_LOSS_MS)
 
@@ -221,6 +236,7 @@ class Keeper:
     async def _carry(self, partition: int) -> None:
         try:
             await self._courier.work(partition)
+            self._on_dead(partition)  # of what cannot move
         except StoreError as error:
             extra = {"partition": partition, "reason": str(error)}
             _log.warning("a courier was interrupted and will go on", extra=extra)

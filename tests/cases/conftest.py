@@ -1,12 +1,15 @@
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from tests.cases.scale import Scale
+from tests.flow.lab import Lab, empty
 from tests.harness.ledger import VARIABLE, Ledger
 from tests.harness.yard import Yard, yard
+from tradewind.local.scratch import RedisProcess
 
 APP = Path(__file__).with_name("ledger_app.py")
 
@@ -71,3 +74,27 @@ def world(running_world: Yard, ledger: Ledger) -> Yard:
     """The same, with a ledger that starts empty."""
     running_world.ledger = ledger.from_here()
     return running_world
+
+
+@pytest_asyncio.fixture
+async def make_lab(
+    tmp_path: Path, redis_servers: list[RedisProcess]
+) -> AsyncIterator[Callable[..., Lab]]:
+    """Builds a lab on the session's servers, emptied: workers alone, without routers."""
+    labs: list[Lab] = []
+
+    def make(queue: str, regions: int = 1) -> Lab:
+        for server in redis_servers:
+            empty(server)
+        labs.append(Lab(tmp_path, redis_servers[:regions], queue))
+        return labs[-1]
+
+    yield make
+    for lab in labs:
+        await lab.close()
+
+
+@pytest.fixture
+def lab(make_lab: Callable[..., Lab]) -> Lab:
+    """One region, lease 1 s."""
+    return make_lab(Scale(1.0, full=False).queue)

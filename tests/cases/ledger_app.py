@@ -1,6 +1,7 @@
 """Handlers whose starts and ends the ledger judges."""
 
 import asyncio
+import hashlib
 
 from tests.harness.ledger import note
 from tradewind import App, Context
@@ -59,3 +60,24 @@ async def numbered_fail_in(ctx: Context, number: int, regions: list[str]) -> int
         raise RuntimeError("the dependency is down")
     note("done", ctx)
     return number
+
+
+@app.task("digest")
+async def digest(ctx: Context, body: bytes) -> str:
+    """Tell which bytes arrived, whatever their content type."""
+    note("start", ctx)
+    note("done", ctx)
+    return hashlib.sha256(body).hexdigest()
+
+
+@app.task("quick")
+async def quick(ctx: Context, number: int) -> int:
+    note("done", ctx)
+    return number
+
+
+@app.task("fail.loudly", attempts=1)
+async def fail_loudly(ctx: Context, number: int, size: int) -> None:
+    """Fail for good, with a text that nobody wants to keep."""
+    note("done", ctx)
+    raise RuntimeError(f"{number} " + "x" * size)

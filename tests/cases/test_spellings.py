@@ -1,47 +1,19 @@
-"""Cases C18, C20 and C21: the same meaning is the same task, whoever takes it, and only once."""
+"""Case C18: the same meaning is the same task, whoever takes it, and only once."""
 
-import asyncio
 import json
-import os
 import random
-import sys
 import uuid
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.harness.gateways import gateway
 from tests.harness.yard import Yard
 from tradewind import Client
 from tradewind.errors import IdempotencyKeyReused
-from tradewind.local.leash import leashed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-ROUNDS, CALLERS = 5, 64
-
-
-@asynccontextmanager
-async def router(world: Yard, region: str, log: Path, **env: str) -> AsyncGenerator[str]:
-    """One more router of a region, in an environment of its own. Gives its address."""
-    command = [sys.executable, "-P", "-m", "router", "--config", str(world.config(region))]
-    command += ["--region", region, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-    with log.open("ab") as file:
-        process = await asyncio.create_subprocess_exec(
-            *leashed(command),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=file,
-            env={**os.environ, **env},
-        )
-    assert process.stdout is not None
-    try:
-        ready = (await process.stdout.readline()).decode()
-        assert ready.startswith("ready grpc="), f"see {log}"
-        yield ready.split()[1].removeprefix("grpc=")
-    finally:
-        process.terminate()
-        assert await process.wait() == 0, f"see {log}"
 
 
 def spellings(value: dict[str, object], count: int, seed: int) -> list[bytes]:
@@ -120,18 +92,18 @@ async def test_c18_spellings_of_one_object_are_one_task_at_every_router(
     log = tmp_path / "router.log"
     async with AsyncExitStack() as stays:
         first = await stays.enter_async_context(
-            router(world, "eu-west", log, PYTHONHASHSEED="1", LC_ALL="C", PYTHONUTF8="0")
+            gateway(world, "eu-west", log, PYTHONHASHSEED="1", LC_ALL="C", PYTHONUTF8="0")
         )
         eu = await stays.enter_async_context(Client(first, origin_region="eu-west"))
         async with AsyncExitStack() as half:
             second = await half.enter_async_context(
-                router(world, "us-east", log, PYTHONHASHSEED="2", LC_ALL="tr_TR.UTF-8")
+                gateway(world, "us-east", log, PYTHONHASHSEED="2", LC_ALL="tr_TR.UTF-8")
             )
             us = await half.enter_async_context(Client(second, origin_region="us-east"))
             for text in texts[:10]:
                 await submit(eu if len(seen) % 2 else us, text)
         second = await stays.enter_async_context(
-            router(world, "us-east", log, PYTHONHASHSEED="3", LC_ALL="C.UTF-8")
+            gateway(world, "us-east", log, PYTHONHASHSEED="3", LC_ALL="C.UTF-8")
         )
         us = await stays.enter_async_context(Client(second, origin_region="us-east"))
         for text in texts[10:]:
@@ -196,29 +168,3 @@ async def test_c18_a_key_accepts_every_spelling_of_its_payload_and_no_other(worl
         task = await eu.wait(task_id, timeout=30)
         assert len(bytes.fromhex(task.fingerprint)) == 32
     assert world.ledger.count("start") == {task_id: 1}
-
-
-async def test_c21_identical_submits_at_the_same_instant_are_one_task(world: Yard) -> None:
-    async with AsyncExitStack() as stays:
-        clients = [
-            await stays.enter_async_context(world.client(region, deadline=30))
-            for region in world.regions
-            for _ in range(2)
-        ]
-        for client in clients:
-            await client.connect()
-        ids: list[str] = []
-        for _ in range(ROUNDS):
-            key = uuid.uuid4().hex
-            receipts = await asyncio.gather(
-                *(
-                    clients[n % len(clients)].submit("echo", {"value": key}, idempotency_key=key)
-                    for n in range(CALLERS)
-                )
-            )
-            assert len({receipt.task_id for receipt in receipts}) == 1
-            assert [receipt.duplicate for receipt in receipts].count(False) == 1
-            ids.append(receipts[0].task_id)
-        for task_id in ids:
-            await clients[0].wait(task_id, timeout=30)
-    assert world.ledger.count("start") == dict.fromkeys(ids, 1)

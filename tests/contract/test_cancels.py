@@ -2,23 +2,23 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
-from tests.redis_keys import connected
-from tests.scripts.world import DAY_MS, a_task, an_id, claimed, client_of, stored
-from tradewind.store.region_store import RegionStore
+from tests.any_store import AnyStore
+from tests.contract.conftest import connections
+from tests.scripts.world import DAY_MS, a_task, an_id, claimed, stored
 from tradewind.task import Cancelled, CancelRequested
 
 SOON_S = 20.0
 
 
 @pytest.fixture
-async def cancels(store: RegionStore) -> AsyncIterator[AsyncIterator[str]]:
+async def cancels(store: AnyStore) -> AsyncIterator[AsyncIterator[str]]:
     """Subscribed to every partition."""
     listening = cast("AsyncGenerator[str]", store.cancels())
-    for _ in client_of(store).nodes.owned_together():
+    for _ in range(connections(store)):
         assert await heard(listening) == ""
     yield listening
     await listening.aclose()
@@ -29,7 +29,7 @@ async def heard(cancels: AsyncIterator[str]) -> str:
 
 
 async def test_every_cancel_of_a_running_task_is_heard_in_every_partition(
-    store: RegionStore, cancels: AsyncIterator[str]
+    store: AnyStore, cancels: AsyncIterator[str]
 ) -> None:
     for place in range(16):
         claim = await claimed(store, await stored(store, a_task(an_id(place))))
@@ -39,7 +39,7 @@ async def test_every_cancel_of_a_running_task_is_heard_in_every_partition(
 
 
 async def test_asking_again_tells_the_holder_again(
-    store: RegionStore, cancels: AsyncIterator[str]
+    store: AnyStore, cancels: AsyncIterator[str]
 ) -> None:
     claim = await claimed(store)
     for _ in range(2):
@@ -48,7 +48,7 @@ async def test_asking_again_tells_the_holder_again(
 
 
 async def test_nobody_is_woken_for_a_task_that_waits(
-    store: RegionStore, cancels: AsyncIterator[str], raw: Any
+    store: AnyStore, cancels: AsyncIterator[str]
 ) -> None:
     waiting = await stored(store)
     answer = await store.cancel(waiting.task_id, retention_ms=DAY_MS)
@@ -58,22 +58,9 @@ async def test_nobody_is_woken_for_a_task_that_waits(
     assert await heard(cancels) == claim.task_id
 
 
-async def test_listening_goes_on_after_every_connection_was_killed(
-    store: RegionStore, store_ports: list[int], cancels: AsyncIterator[str]
-) -> None:
-    claim = await claimed(store)
-    for port in store_ports:
-        connected(port).execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-    # Lost, then subscribed again: after that renew tells of what came meanwhile.
-    for _ in range(1 + len(store_ports)):
-        assert await heard(cancels) == ""
-    await store.cancel(claim.task_id, retention_ms=DAY_MS)
-    assert await heard(cancels) == claim.task_id
-
-
-async def test_watchers_hear_of_a_cancel_as_well(store: RegionStore) -> None:
+async def test_watchers_hear_of_a_cancel_as_well(store: AnyStore) -> None:
     changes = cast("AsyncGenerator[str]", store.changes())
-    for _ in client_of(store).nodes.owned_together():
+    for _ in range(connections(store)):
         assert await heard(changes) == ""
     claim = await claimed(store)
     await store.watch(claim.task_id)

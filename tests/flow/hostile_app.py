@@ -103,7 +103,7 @@ RETURNED: dict[str, Any] = {
     "a dict whose items() is cancelled": Mapping(asyncio.CancelledError()),
     "a dict whose items() exits": Mapping(SystemExit(1)),
     "a lone surrogate": "\udcff",
-    "a set": {1},
+    "a generator": (n for n in (1,)),
     "a number that is none": float("nan"),
 }
 

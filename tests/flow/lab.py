@@ -41,6 +41,7 @@ class Line:
     region: str
     pid: int
     at: float
+    worker: str = ""  # which of the lab's workers: a suspect runs in a child, with a pid of its own
 
 
 class Lab:
@@ -62,6 +63,7 @@ class Lab:
         }
         self.ledger = home / "ledger"
         self.ledger.touch()
+        self.patience_s = PATIENCE_S
         self._workers: list[subprocess.Popen[bytes]] = []
 
     async def close(self) -> None:
@@ -82,7 +84,11 @@ class Lab:
             worker = subprocess.Popen(
                 leashed(command),
                 cwd=ROOT,
-                env={**os.environ, "LEDGER": str(self.ledger)},
+                env={
+                    **os.environ,
+                    "LEDGER": str(self.ledger),
+                    "LAB_WORKER": f"w{len(self._workers)}",
+                },
                 stderr=log,
                 start_new_session=True,
             )
@@ -190,10 +196,14 @@ class Lab:
         await self.until(has_begun)
         return self.lines(task_id, "start")
 
+    def tell(self) -> None:
+        """Let handlers `until.told` end."""
+        self.ledger.with_suffix(".told").touch()
+
     async def until(self, holds: "Callable[[], Any]") -> None:
-        """Ask again and again, for at most PATIENCE_S."""
+        """Ask again and again, for at most `patience_s`."""
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(self.patience_s):
                 while not await holds():  # noqa: ASYNC110 - what happens is in other processes
                     await asyncio.sleep(0.02)
         except TimeoutError:

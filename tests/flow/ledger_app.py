@@ -4,9 +4,10 @@ import asyncio
 import json
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tradewind import App, Context
+from tradewind import App, Context, Retry
 
 app = App()
 LEDGER = Path(os.environ["LEDGER"])
@@ -21,6 +22,7 @@ def note(event: str, ctx: Context) -> None:
             "region": ctx.region,
             "pid": os.getpid(),
             "at": time.monotonic(),
+            "worker": os.environ.get("LAB_WORKER", ""),
         }
     )
     with LEDGER.open("a") as file:  # O_APPEND: lines of several processes never mix
@@ -147,4 +149,81 @@ async def sleep_first_fails(ctx: Context, seconds: float) -> int:
     note("done", ctx)
     if is_first:
         raise RuntimeError("the first one fails")
+    return os.getpid()
+
+
+@app.task("thread.then.fail")
+def thread_then_fail(ctx: Context, seconds: float) -> None:
+    note("start", ctx)
+    time.sleep(seconds)
+    note("done", ctx)
+    raise RuntimeError("as asked")
+
+
+@app.task("thread.first.sleeps")
+def thread_first_sleeps(ctx: Context, seconds: float) -> int:
+    """Whoever starts it first takes its time."""
+    is_first = ctx.task_id not in LEDGER.read_text()
+    note("start", ctx)
+    time.sleep(seconds if is_first else 0)
+    return os.getpid()
+
+
+@app.task("thread.in.a.pool")
+def thread_in_a_pool(ctx: Context, seconds: float) -> None:
+    """Waits for threads of its own, which the interpreter waits for at its end."""
+    note("start", ctx)
+    with ThreadPoolExecutor() as pool:
+        pool.submit(time.sleep, seconds)
+
+
+_answered: list[float] = []  # when the dependency last answered, this process's clock
+
+
+@app.task("depends")
+async def depends(ctx: Context, opens_at: float, per_s: float, ask_s: float) -> int:
+    """Needs a dependency that is down until `opens_at`, then answers so many calls a second.
+
+    `ask_s` > 0: it says when to come again.
+    """
+    note("start", ctx)
+    await asyncio.sleep(0)
+    now_s = time.monotonic()
+    _answered[:] = [at_s for at_s in _answered if at_s > now_s - 1]
+    if now_s < opens_at or len(_answered) >= per_s:
+        if ask_s:
+            raise Retry(after=ask_s)
+        raise RuntimeError("the dependency is down")
+    _answered.append(now_s)
+    note("done", ctx)
+    return os.getpid()
+
+
+@app.task("first.sleeps")
+async def first_sleeps(ctx: Context, seconds: float) -> int:
+    """Whoever starts it first takes long; the next one does not."""
+    is_first = ctx.task_id not in LEDGER.read_text()  # noqa: ASYNC240 - a few lines
+    note("start", ctx)
+    await asyncio.sleep(seconds if is_first else 0)
+    note("done", ctx)
+    return os.getpid()
+
+
+@app.task("first.sleeps.plain")
+def first_sleeps_plain(ctx: Context, seconds: float) -> int:
+    is_first = ctx.task_id not in LEDGER.read_text()
+    note("start", ctx)
+    time.sleep(seconds if is_first else 0)
+    note("done", ctx)
+    return os.getpid()
+
+
+@app.task("until.told")
+async def until_told(ctx: Context, seconds: float) -> int:
+    """Ends when the test says so (`Lab.tell`), after `seconds` at the earliest."""
+    note("start", ctx)
+    await asyncio.sleep(seconds)
+    while not LEDGER.with_suffix(".told").exists():  # noqa: ASYNC110 - another process's
+        await asyncio.sleep(0.02)
+    note("done", ctx)
     return os.getpid()

@@ -39,6 +39,48 @@ def run(place: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+WITHOUT_HTTPX = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"httpx", "standardwebhooks"}:
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Missing())
+from worker.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("on_dead", "said"),
+    [
+        ("{task: t}", "--app ./absent.py:app: there is no file"),
+        (
+            "{webhook: https://h/, secret: '${KEY}'}",
+            "an on_dead webhook, and httpx is not installed: pip install 'tradewind[webhooks]'",
+        ),
+    ],
+    ids=["a task needs no extra", "a webhook does"],
+)
+def test_a_webhook_without_its_extra_is_refused_at_the_start(
+    place: Path, on_dead: str, said: str
+) -> None:
+    (place / "regions.yaml").write_text(CONFIG + f"queues: {{default: {{on_dead: {on_dead}}}}}\n")
+    options = ["--config", "regions.yaml", "--region", "eu", "--app", "./absent.py:app"]
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", WITHOUT_HTTPX, *options],
+        cwd=place,
+        env={"PYTHONPATH": str(ROOT), "KEY": "whsec_" + "A" * 43 + "="},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
 REFUSED: dict[str, tuple[tuple[str, str], int, str]] = {
     "a missing file": (("--config", "absent.yaml"), 2, "absent.yaml"),
     "an unknown region": (

@@ -47,10 +47,20 @@ class Ledger:
 
     def __init__(self, path: Path, begin: int = 0) -> None:
         self._path, self._begin = path, begin
+        self._counted, self._counted_to = 0, begin
 
     def from_here(self) -> "Ledger":
         """The same file, without what it says so far."""
         return Ledger(self._path, self._path.stat().st_size)
+
+    def __len__(self) -> int:
+        """How many lines there are. Cheap to ask again and again."""
+        with self._path.open("rb") as file:
+            file.seek(self._counted_to)
+            more = file.read()
+        self._counted += more.count(b"\n")
+        self._counted_to += len(more)
+        return self._counted
 
     def lines(self, task_id: str = "", event: str = "") -> list[Line]:
         """Lines of one task or of all, oldest first."""

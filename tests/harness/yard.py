@@ -93,7 +93,7 @@ class Yard:
 
                 await until(all_are_eligible, f"router-{region} finds all regions eligible")
 
-    async def is_in_order(self) -> None:
+    async def is_in_order(self, patience_s: float = PATIENCE_S) -> None:
         """Wait until no Redis holds a key that nobody will remove, or counts a task wrongly."""
         urls = [endpoint.redis_url for endpoint in self._fleet.endpoints.values()]
         ports = [int(url.rpartition(":")[2]) for url in urls]
@@ -104,7 +104,8 @@ class Yard:
             return not any(found)
 
         try:
-            await until(nothing_is_wrong, "every key has an owner or a TTL, every count is right")
+            what = "every key has an owner or a TTL, every count is right"
+            await until(nothing_is_wrong, what, patience_s=patience_s)
         except AssertionError as error:
             raise AssertionError(f"{error}: {found}") from None
 

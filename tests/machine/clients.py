@@ -1,6 +1,4 @@
-"""What clients and operators may do, and the passing of expiries."""
-
-from collections.abc import Sequence
+"""What clients and operators may do."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -10,13 +8,8 @@ from hypothesis.stateful import (
 
 from tests.machine.model import Place
 from tests.machine.workers import SETTLED_AS, Workers
-from tests.machine.world import dead_at, drifts, lost, picked, picks
-from tests.scripts.world import (
-    DAY_MS,
-    a_mark,
-    an_id,
-    let_expire,
-)
+from tests.machine.world import LEASE_MS, MAX_TASKS, dead_at, drifts, lost, picked, picks, regions
+from tests.scripts.world import DAY_MS, PLACE, a_mark, an_id
 from tradewind.state import Mark, State
 from tradewind.task import (
     Cancelled,
@@ -25,8 +18,13 @@ from tradewind.task import (
     TooLateToCancel,
 )
 
-CANCELLABLE = {State.PENDING, State.PROCESSING, State.FAILED, State.DEAD_LETTER}
-LIVE = {*CANCELLABLE, State.MOVING}
+CANCELLABLE = {
+    State.PENDING,
+    State.SCHEDULED,
+    State.PROCESSING,
+    State.FAILED,
+    State.DEAD_LETTER,
+}
 
 
 class Clients(Workers):
@@ -83,17 +81,49 @@ class Clients(Workers):
                 place.state = State.CANCELLED
         assert answers == [expected] * len(answers)
 
+    @precondition(lambda self: self.dead())
+    @rule(pick=picks)
+    def old_news(self, pick: int) -> None:
+        """Nothing is done to a dead task by whoever read it at another epoch."""
+        (region, task_id), place = picked(self.dead(), pick)
+        for epoch in (place.epoch - 1, place.epoch + 1):
+            assert not self.run(self.stores[region].redrive(task_id, epoch))
+            assert not self.run(self.stores[region].purge(task_id, epoch))
+
+    def dead(self) -> list[tuple[tuple[str, str], Place]]:
+        items = self.model.places.items()
+        return [(where, p) for where, p in items if p.state is State.DEAD_LETTER]
+
+    @precondition(lambda self: self.model.alive() < MAX_TASKS)
+    @rule(region=regions)
+    def cancel_all_but_one(self, region: str) -> None:
+        """Their tickets stay in front of the one that is left."""
+        for _ in range(2):
+            self.enqueue_now(region)
+        for task_id in self.model.ready(region)[:-1]:
+            self.cancel_now((region, task_id), self.model.places[region, task_id])
+        self.claims += self.claim_now(region, 3, 3, lease_ms=LEASE_MS)
+
+    @precondition(lambda self: self.model.places)
+    @rule(region=regions)
+    def reconcile(self, region: str) -> None:
+        """Where every index is right, looking for what none of them names changes nothing."""
+        known = [*self.model.held(region), an_id()]
+        found = self.run(self.stores[region].reconcile(PLACE, known))
+        assert found.repairs == ()
+        assert not self.run(self.stores[region].recount(PLACE, ["mail"]))
+
     @precondition(lambda self: self.model.ledger)
     @rule(pick=picks, other=st.booleans())
     def forget(self, pick: int, other: bool) -> None:
         """The router does so for a cancelled task, late or twice; others' entries stay."""
-        (region, key), first = picked(list(self.model.ledger.items()), pick)
-        place = self.model.at(region, first)
+        (region, key), entry = picked(list(self.model.ledger.items()), pick)
+        place = self.model.at(entry.region, entry.task_id)
         ended = place is not None and place.state is State.CANCELLED
-        task_id = first if ended and not other else an_id()
+        task_id = entry.task_id if ended and not other else an_id()
         mark = a_mark(key, business=False)
         answer = self.run(self.stores[region].forget(mark, task_id))
-        assert answer is (task_id == first)
+        assert answer is (task_id == entry.task_id)
         if answer:
             del self.model.ledger[region, key]
 
@@ -107,6 +137,7 @@ class Clients(Workers):
         assert answer is dead_at(place, epoch)
         if answer and place is not None:
             place.state, place.crashes, place.settled = State.PENDING, 0, False
+            place.crashed = False
             if lost:
                 assert not self.run(self.stores[region].redrive(task_id, epoch))
 
@@ -120,23 +151,3 @@ class Clients(Workers):
         assert answer is dead_at(place, epoch)
         if answer:
             del self.model.places[record.region, record.task_id]
-            self.model.purged.add(record.task_id)
-
-    @precondition(lambda self: self.perishable())
-    @rule(pick=picks)
-    def time_passes(self, pick: int) -> None:
-        self.pass_time([picked(self.perishable(), pick)])
-
-    def pass_time(self, places: Sequence[tuple[str, str]]) -> None:
-        """The expiry of tasks that have one passes."""
-        for region, task_id in set(places).intersection(self.perishable()):
-            let_expire(self.raw[region], task_id)
-            self.model.places[region, task_id].over = True
-
-    def perishable(self) -> list[tuple[str, str]]:
-        """Tasks that could expire from now on."""
-        return [
-            where
-            for where, place in self.model.places.items()
-            if place.expires and not place.over and place.state in LIVE
-        ]

@@ -33,8 +33,12 @@ _WAYS: dict[str, list[tuple[bool, bool | None]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """The next call of a method does its work, says `reached`, and returns once it is `over`."""
+    """The next call of a method says `reached`, and goes on once it is `over`.
 
+    It has done its work by then, or with `before` has not begun.
+    """
+
+    before: bool = False
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -55,6 +59,9 @@ class FlakyStore:
     def region(self) -> str:
         return self.real.region
 
+    def now_ms(self) -> int | None:
+        return self.real.now_ms()
+
     def fail(self, method: str, *errors: StoreError, late: bool = False) -> None:
         self.faults.extend(Fault(method, error, late) for error in errors)
 
@@ -62,11 +69,13 @@ class FlakyStore:
         """From now on this `share` of submits' calls fails, in one of the ways of its method."""
         self.dice, self.share = dice, share
 
-    def pause(self, method: str) -> Pause:
-        return self.pauses.setdefault(method, Pause())
+    def pause(self, method: str, *, before: bool = False) -> Pause:
+        return self.pauses.setdefault(method, Pause(before=before))
 
-    async def _rest(self, method: str) -> None:
-        if pause := self.pauses.pop(method, None):
+    async def _rest(self, method: str, *, before: bool = False) -> None:
+        pause = self.pauses.get(method)
+        if pause is not None and pause.before == before:
+            del self.pauses[method]
             pause.reached.set()
             await pause.over.wait()
 
@@ -89,7 +98,9 @@ class FlakyStore:
         fault = self._next("enqueue")
         if fault is not None and not fault.late:
             raise fault.error
+        await self._rest("enqueue", before=True)
         answer = await self.real.enqueue(tasks, timeout_s=timeout_s)
+        await self._rest("enqueue")
         if fault is not None:
             raise fault.error
         return answer
@@ -98,7 +109,10 @@ class FlakyStore:
         self.calls.append(("refuse", task_id))
         if fault := self._next("refuse"):
             raise fault.error
-        return await self.real.refuse(task_id, epoch)
+        await self._rest("refuse", before=True)
+        stored = await self.real.refuse(task_id, epoch)
+        await self._rest("refuse")
+        return stored
 
     async def reserve(
         self, mark: LedgerMark, task_id: str, region: str, epoch: int
@@ -107,6 +121,7 @@ class FlakyStore:
         fault = self._next("reserve")
         if fault is not None and not fault.late:
             raise fault.error
+        await self._rest("reserve", before=True)
         hit = await self.real.reserve(mark, task_id, region, epoch)
         await self._rest("reserve")
         if fault is not None:
@@ -117,18 +132,29 @@ class FlakyStore:
         self.calls.append(("confirm", (task_id, epoch)))
         if fault := self._next("confirm"):
             raise fault.error
+        await self._rest("confirm", before=True)
         return await self.real.confirm(mark, task_id, epoch)
 
     async def unreserve(self, mark: LedgerMark, task_id: str, epoch: int) -> bool:
         self.calls.append(("unreserve", (task_id, epoch)))
         if fault := self._next("unreserve"):
             raise fault.error
+        await self._rest("unreserve", before=True)
         return await self.real.unreserve(mark, task_id, epoch)
+
+    async def forget(self, mark: LedgerMark, task_id: str) -> bool:
+        self.calls.append(("forget", task_id))
+        if fault := self._next("forget"):
+            raise fault.error
+        await self._rest("forget", before=True)
+        return await self.real.forget(mark, task_id)
 
     async def read(self, task_id: str) -> Record | Pointer | None:
         if fault := self._next("read"):
             raise fault.error
-        return await self.real.read(task_id)
+        found = await self.real.read(task_id)
+        await self._rest("read")
+        return found
 
     async def watch(self, task_id: str) -> Record | Pointer | None:
         if fault := self._next("watch"):

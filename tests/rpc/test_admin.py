@@ -7,11 +7,13 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from router.gauges import Gauges
+from tests.redis_keys import connected
 from tests.rpc import labour
 from tests.rpc.running import Running, answered, running
-from tradewind import metrics
+from tradewind import ids, metrics
 from tradewind.errors import InvalidTask, NotServedYet, StoreUnavailable
 from tradewind.fleet import Fleet
+from tradewind.store.keys import partition_keys
 from tradewind.v1 import admin_pb2, task_pb2
 
 GONE = StoreUnavailable("x", "connection refused", sent=False)
@@ -285,3 +287,25 @@ async def test_the_metrics_show_what_the_own_region_holds(serving: Running) -> N
     assert value(length, queue="a-name-that-a-caller-made-up", priority="normal") is None
     assert value(dead_tasks, queue="default") == 1
     assert value("tradewind_expected_wait_seconds", queue="default") is not None
+
+
+async def test_the_oldest_age_shows_what_is_overdue_while_no_worker_lives(serving: Running) -> None:
+    later = Duration(seconds=3_600)
+    sent: dict[str, Any] = {
+        "priority": task_pb2.PRIORITY_LOW,
+        "pin_region": "eu-west",
+        "delay": later,
+    }
+    task_id = (await serving.submit(**sent)).task_id
+    store = serving.stores["eu-west"].real
+    keys = partition_keys(serving.fleet.partitions)[ids.parse(task_id).partition]
+    port = int(serving.fleet.regions["eu-west"].redis.nodes[0].rpartition(":")[2])
+    now_ms = store.now_ms()
+    assert now_ms is not None
+    connected(port).zadd(keys.due_low, {task_id: now_ms - 60_000})
+
+    await Gauges(serving.fleet, store, serving.gateway.census).look()
+
+    labels = {"region": "eu-west", "queue": "default", "priority": "low"}
+    age_s = metrics.REGISTRY.get_sample_value("tradewind_oldest_task_age_seconds", labels)
+    assert 59 < (age_s or 0) < 3_600

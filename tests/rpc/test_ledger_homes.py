@@ -7,11 +7,11 @@ from typing import Any
 import grpc
 import pytest
 
-from router import admit
-from router.identity import identify
 from router.service import ATTEMPT_METADATA
 from tests.rpc.running import Running, answered, running, spec
 from tradewind import Client, wire
+from tradewind.admission import admit
+from tradewind.admission.identity import identify
 from tradewind.errors import (
     HomeUnreachable,
     OutcomeUnknown,
@@ -45,12 +45,6 @@ def fields(fleet: Fleet) -> dict[str, Any]:
         if (identity.home, identity.spare) == (HOME, SPARE):
             return fields | {"pin_region": THIRD}
     raise AssertionError
-
-
-@pytest.fixture
-def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reservation is adopted after 50 ms instead of 10 s."""
-    monkeypatch.setattr("tradewind.store.intake.RESERVATION_LEASE_MS", 50)
 
 
 def lose(serving: Running, *regions: str, error: StoreError = GONE) -> None:

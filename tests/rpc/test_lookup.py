@@ -1,10 +1,14 @@
+import asyncio
+from dataclasses import replace
+
 import grpc
 import pytest
 
 from tests.rpc import labour
-from tests.rpc.running import Running
+from tests.rpc.running import Running, running
 from tradewind import ids
 from tradewind.errors import InvalidTask, RegionSilent, StoreUnavailable, UnknownTask
+from tradewind.fleet import Fleet
 from tradewind.v1 import task_pb2
 
 GONE = StoreUnavailable("x", "connection refused", sent=False)
@@ -125,3 +129,31 @@ async def test_a_failed_attempt_shows_when_the_next_one_is_due(serving: Running)
     assert task.state == task_pb2.TASK_STATE_FAILED
     assert task.HasField("next_attempt_at")
     assert (task.error.kind, task.error.message) == ("", "boom")  # it has not died
+
+
+async def test_a_task_that_comes_back_to_a_region_that_was_asked_before_is_found(
+    serving: Running,
+) -> None:
+    # eu-west has said that it is in us-east; before us-east is asked, it goes back.
+    task_id = (await serving.submit()).task_id
+    stores = dict(serving.stores)
+    await labour.move(stores, task_id, "eu-west", "us-east")
+    pause = stores["eu-west"].pause("read")
+    reading = asyncio.ensure_future(serving.get(task_id))
+    await pause.reached.wait()
+    await labour.move(stores, task_id, "us-east", "eu-west")
+    pause.over.set()
+
+    assert (await reading).region == "eu-west"
+
+
+async def test_a_pointer_to_a_region_that_is_not_in_this_routers_file_is_no_no(
+    fleet: Fleet,
+) -> None:
+    regions = {name: one for name, one in fleet.regions.items() if name != "us-east"}
+    async with running(fleet) as here, running(replace(fleet, regions=regions)) as there:
+        task_id = (await here.submit()).task_id
+        await labour.move(dict(here.stores), task_id, "eu-west", "us-east")
+
+        with pytest.raises(RegionSilent, match="us-east"):
+            await there.get(task_id)

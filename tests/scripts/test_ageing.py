@@ -7,7 +7,7 @@ import pytest
 
 from tests.scripts.world import LEASE_MS, PLACE, a_task, keys_at, now_ms, stored, tickets
 from tradewind.store.region_store import RegionStore
-from tradewind.task import ClaimBatch, Priority
+from tradewind.task import ClaimBatch, Priority, Release
 
 H, N, L = Priority.HIGH, Priority.NORMAL, Priority.LOW
 KEYS = keys_at()
@@ -103,6 +103,19 @@ async def test_each_queue_has_its_own_patience(store: RegionStore, raw: Any) -> 
     high = await ready_for(store, raw, H, 0, queue="a")
     batch = await claim(store, 10, {"a": 80_000, "b": 60_000}, ["a", "b"])
     assert order(batch) == [hasty, high, patient]
+
+
+async def test_one_put_back_in_front_does_not_hide_how_long_the_others_wait(
+    store: RegionStore, raw: Any
+) -> None:
+    await ready_for(store, raw, L, 0)
+    (held,) = (await claim(store)).claims
+    starved = await ready_for(store, raw, L, 61_000)
+    high = await ready_for(store, raw, H, 0)
+    await store.release([Release(held)])
+    batch = await claim(store, 3, {"mail": 60_000})
+    assert order(batch) == [held.task_id, starved, high]
+    assert batch.now_ms - batch.claims[0].ready_ms < 60_000, "ready since it was put back"
 
 
 async def test_stale_old_tickets_give_nobody_a_place_in_front(store: RegionStore, raw: Any) -> None:

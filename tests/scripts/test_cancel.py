@@ -100,7 +100,7 @@ async def test_what_waits_ends_at_once_and_is_in_no_index(
     assert (record.state, record.settled, record.death) == (State.CANCELLED, True, "")
     assert record.finished_ms > 0
     assert 0 < raw.pttl(KEYS.task(task_id)) <= 90_000
-    for zset in (KEYS.due, KEYS.expiry, KEYS.dead, KEYS.dead_until, KEYS.outbox):
+    for zset in (KEYS.due_normal, KEYS.expiry, KEYS.dead, KEYS.dead_until, KEYS.outbox):
         assert not raw.exists(zset)
 
 
@@ -285,7 +285,7 @@ async def test_any_other_report_ends_it_cancelled_however_often_it_is_made(
     assert await report(store, claim) == answer
     assert snapshot(raw) == before
     assert (await claim_batch(store)).claims == ()
-    for zset in (KEYS.leases, KEYS.due, KEYS.expiry, KEYS.dead, KEYS.outbox):
+    for zset in (KEYS.leases, KEYS.due_normal, KEYS.expiry, KEYS.dead, KEYS.outbox):
         assert not raw.exists(zset)
 
 

@@ -227,7 +227,7 @@ async def test_stale_parked_tickets_are_dropped(store: RegionStore, raw: Any) ->
 async def test_what_is_due_is_claimed_in_the_same_call(store: RegionStore, raw: Any) -> None:
     delayed = await stored(store, a_task(delay_ms=60_000))
     assert 0 < (await claim_batch(store)).next_due_ms <= 60_000
-    raw.zadd(KEYS.due, {delayed.task_id: 1})
+    raw.zadd(KEYS.due_normal, {delayed.task_id: 1})
     batch = await claim_batch(store)
     assert [claim.task_id for claim in batch.claims] == [delayed.task_id]
     assert batch.next_due_ms == -1
@@ -238,7 +238,7 @@ async def test_a_claim_promotes_for_other_queues_too_and_wakes_them(
     store: RegionStore, raw: Any
 ) -> None:
     other = await stored(store, a_task(queue="other", delay_ms=60_000))
-    raw.zadd(KEYS.due, {other.task_id: 1})
+    raw.zadd(KEYS.due_normal, {other.task_id: 1})
     await claim_batch(store)
     assert tickets(raw, "other") == [other.task_id]
     assert raw.llen(KEYS.wake("other")) == 1
@@ -247,16 +247,16 @@ async def test_a_claim_promotes_for_other_queues_too_and_wakes_them(
 async def test_due_tasks_come_after_those_already_ready(store: RegionStore, raw: Any) -> None:
     due = await stored(store, a_task(delay_ms=60_000))
     ready = await stored(store)
-    raw.zadd(KEYS.due, {due.task_id: 1})
+    raw.zadd(KEYS.due_normal, {due.task_id: 1})
     batch = await claim_batch(store)
     assert [claim.task_id for claim in batch.claims] == [ready.task_id, due.task_id]
 
 
 async def test_a_due_entry_without_a_waiting_task_is_dropped(store: RegionStore, raw: Any) -> None:
     task = await stored(store)
-    raw.zadd(KEYS.due, {task.task_id: 1, an_id(): 1})
+    raw.zadd(KEYS.due_normal, {task.task_id: 1, an_id(): 1})
     assert len((await claim_batch(store)).claims) == 1
-    assert raw.zcard(KEYS.due) == 0
+    assert raw.zcard(KEYS.due_normal) == 0
 
 
 # --- tokens

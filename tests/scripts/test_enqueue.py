@@ -53,7 +53,7 @@ async def test_a_delayed_task_waits_in_the_due_set(store: RegionStore, raw: Any)
     assert await outcome(store, task) == Stored(task.task_id, State.SCHEDULED, created=True)
     record = await record_of(store, task.task_id)
     assert record.next_attempt_ms == record.created_ms + 60_000
-    assert raw.zscore(keys_at().due, task.task_id) == record.next_attempt_ms
+    assert raw.zscore(keys_at().due_normal, task.task_id) == record.next_attempt_ms
     assert tickets(raw) == []
 
 

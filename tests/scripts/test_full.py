@@ -32,6 +32,7 @@ from tradewind.task import (
     Cancel,
     Cancelled,
     CancelRequested,
+    Crash,
     Finish,
     Progress,
     Release,
@@ -88,7 +89,7 @@ async def test_a_full_redis_refuses_new_work_and_stores_nothing(
 async def test_a_full_redis_goes_on_with_the_work_it_has(
     store: RegionStore, raw: Any, own_redis: RedisProcess
 ) -> None:
-    for _ in range(6):
+    for _ in range(7):
         await stored(store)
     old = await dead(store, await stored(store, a_task(queue="old")))
     leaving = await exporting(store, await stored(store, a_task(queue="leaving")))
@@ -100,7 +101,7 @@ async def test_a_full_redis_goes_on_with_the_work_it_has(
     fill(raw)
 
     claims = (await claim_batch(store)).claims
-    assert len(claims) == 6
+    assert len(claims) == 7
     assert await store.renew(claims, {"mail": LEASE_MS}) == [
         Renewed(claim.task_id, claim.token, lost=False) for claim in claims
     ]
@@ -123,6 +124,10 @@ async def test_a_full_redis_goes_on_with_the_work_it_has(
     assert len(await store.reap(PLACE, limit=10)) == 1
     swept = await store.sweep(PLACE, worker_id="w", queues=["mail"], courier=True)
     assert (swept.promoted, swept.courier) == (1, True)
+    crash = Crash(claims[6], "the child died", DAY_MS, may_move=False)
+    assert await store.crashed([crash]) == [Settled(claims[6].task_id, lost=False)]
+    (suspect,) = (await claim_batch(store, limit=0, suspects=1)).claims
+    assert suspect.task_id == claims[6].task_id
 
     assert await store.cancel(waiting, retention_ms=DAY_MS) == Cancelled(waiting)
 

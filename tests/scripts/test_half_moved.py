@@ -2,15 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pytest
-import redis
 from redis.crc import key_slot
 
 from tests.conftest import fleet_at
 from tests.redis_keys import flush, wrong_counts
+from tests.scripts.slots import Slot
 from tests.scripts.world import (
     DAY_MS,
     FAILURE,
@@ -30,15 +30,18 @@ from tests.scripts.world import (
     stored,
 )
 from tradewind.errors import StoreError, StoreMoving
+from tradewind.fleet import DeadTaskHandler, QueuePolicy
 from tradewind.state import State
 from tradewind.store import region_client, scripts
 from tradewind.store.region_store import RegionStore
 from tradewind.task import (
     Cancel,
     Claim,
+    Crash,
     Exported,
     Finish,
     Heartbeat,
+    Notice,
     Priority,
     Progress,
     Record,
@@ -48,7 +51,6 @@ from tradewind.task import (
 
 PLACE = 0  # the one that also keeps the workers
 KEYS = keys_at(PLACE)
-SLOT = key_slot(KEYS.identity.encode())
 MARK, PENDING_MARK = a_mark(b"a" * 32, business=False), a_mark(b"b" * 32, business=False)
 BEAT = Heartbeat("w1", "eu-west", ("mail",), ("send",), 1, 0, 0.0, 0.0, 0, "1")
 SOON_S = 30.0  # the longest a test waits for anything
@@ -60,7 +62,11 @@ class World:
 
     store: RegionStore
     claim: Claim
+    suspect: Claim
+    odd_id: str
+    lost_ids: list[str]
     dead: Record
+    notice: Notice
     moving: Exported
     incoming: Exported
     imported: Exported
@@ -75,8 +81,17 @@ def foreign(task_id: str) -> Exported:
 
 
 async def seeded(store: RegionStore) -> World:
+    client = client_of(store)
+    hooked = QueuePolicy(on_dead=DeadTaskHandler("tell"))
+    client.fleet = replace(client.fleet, queues={"mail": hooked})
+
     async def new(**fields: Any) -> Any:
         return await stored(store, a_task(an_id(PLACE), **fields))
+
+    async def crashed(**fields: Any) -> Any:
+        task = await new(**fields)
+        await store.crashed([a_crash(await claimed(store, task))])
+        return task
 
     first = await claimed(store, await new(done_key=b"f" * 32))
     await store.finish([Finish(first, b"r", "", DAY_MS)])
@@ -84,13 +99,19 @@ async def seeded(store: RegionStore) -> World:
     await dead(store, await new(), retention_ms=0)
     moving = await exporting(store, await new())
     dead_record = await dead(store, await new())
+    told = await dead(store, await new(), may_move=False)
     claim = await claimed(store, await new(done_key=b"g" * 32))
     asked = await claimed(store, await new(), lease_ms=0)
     await store.cancel(asked.task_id, retention_ms=DAY_MS)
+    await crashed(name="x")
+    await claim_batch(store, place=PLACE, limit=0, suspects=1)  # parks it
     await new(name="x")
     stale = await new(name="y")
-    over = [await new(name="z", expires_ms=LATER_MS)]
+    over = [await new(name="z", expires_ms=LATER_MS), await crashed(expires_ms=LATER_MS)]
     await claim_batch(store, place=PLACE, handlers=["send"])  # parks them
+    odd = [await crashed(priority=Priority.HIGH) for _ in range(3)]
+    batch = await claim_batch(store, place=PLACE, suspects=1)
+    await claim_batch(store, place=PLACE, suspects=1, lease_ms=0)
     await store.cancel(stale.task_id, retention_ms=DAY_MS)
     imported = foreign(an_id(PLACE))
     await store.import_task(imported, hops=b"", timeout_s=5)
@@ -107,11 +128,27 @@ async def seeded(store: RegionStore) -> World:
     await store.heartbeat(BEAT)
     await store.sweep(PLACE, worker_id="w1", queues=[], courier=True)
     await new(delay_ms=1)
+    failed = await claimed(store, await crashed(queue="odd"))
+    await store.retry([RetryAt(failed, 1, FAILURE)])
+    for priority in Priority:  # a declared key that is absent ends every call before it starts
+        await new(delay_ms=3_600_000, priority=priority)
+    lost = [(await new(queue="lost")).task_id for _ in range(2)]
+    await client_of(store).plain(PLACE, [["LPOP", KEYS.ready("lost", 1)]])
     await let_expire(store, *(task.task_id for task in over))
     return World(
         store,
         claim,
+        batch.claims[0],
+        odd[0].task_id,
+        [
+            *lost,
+            claim.task_id,
+            moving.record.task_id,
+            *(task.task_id for task in odd),
+            an_id(PLACE),
+        ],
         dead_record,
+        Notice(told, "mail", "send", 0, 0),
         moving,
         foreign(an_id(PLACE)),
         imported,
@@ -145,6 +182,10 @@ async def enqueue(world: World, **fields: Any) -> None:
         raise answer
 
 
+def a_crash(claim: Claim) -> Crash:
+    return Crash(claim, "the child died", DAY_MS, may_move=False, failover="stays")
+
+
 Action = Callable[[World], Awaitable[Any]]
 ACTIONS: dict[str, Action] = {
     "enqueue": enqueue,
@@ -168,6 +209,7 @@ ACTIONS: dict[str, Action] = {
         limit=3,
         starvation_ms={"mail": 0},
     ),
+    "claim of suspects": lambda w: claim_batch(w.store, place=PLACE, limit=0, suspects=5),
     "claim of parked tasks": lambda w: claim_batch(w.store, place=PLACE, handlers=["x"]),
     "claim of another queue": lambda w: claim_batch(w.store, place=PLACE, queues=["other"]),
     "renew": lambda w: first_of(w.store.renew([w.claim], {"mail": LEASE_MS})),
@@ -175,9 +217,13 @@ ACTIONS: dict[str, Action] = {
     "retry": lambda w: first_of(w.store.retry([RetryAt(w.claim, 5_000, FAILURE)])),
     "bury": lambda w: first_of(w.store.bury([a_bury(w.claim)])),
     "release": lambda w: first_of(w.store.release([Release(w.claim)])),
+    "release of a suspect": lambda w: first_of(w.store.release([Release(w.suspect)])),
+    "crashed": lambda w: first_of(w.store.crashed([a_crash(w.claim)])),
+    "crashed of a suspect": lambda w: first_of(w.store.crashed([a_crash(w.suspect)])),
     "confirm_cancel": lambda w: first_of(w.store.confirm_cancel([Cancel(w.claim, DAY_MS)])),
     "progress": lambda w: first_of(w.store.progress([Progress(w.claim, 0.5, "half")])),
     "cancel of a ready task": lambda w: w.store.cancel(w.ready_id, retention_ms=DAY_MS),
+    "cancel of a suspect": lambda w: w.store.cancel(w.odd_id, retention_ms=DAY_MS),
     "cancel of a delayed task": lambda w: w.store.cancel(w.delayed_id, retention_ms=DAY_MS),
     "cancel of a running task": lambda w: w.store.cancel(w.claim.task_id, retention_ms=DAY_MS),
     "cancel of a dead task": lambda w: w.store.cancel(w.dead.task_id, retention_ms=DAY_MS),
@@ -186,8 +232,13 @@ ACTIONS: dict[str, Action] = {
     "oldest": lambda w: w.store.oldest(),
     "reap": lambda w: w.store.reap(PLACE, limit=10),
     "sweep": lambda w: w.store.sweep(PLACE, worker_id="w1", queues=["mail"], courier=True),
+    "reconcile": lambda w: w.store.reconcile(PLACE, w.lost_ids),
+    "recount": lambda w: w.store.recount(PLACE, ["mail"]),
     "outbox": lambda w: w.store.outbox(PLACE, limit=10),
     "keep": lambda w: w.store.keep(w.dead, reason="r", retry_after_ms=None),
+    "notices": lambda w: w.store.notices(PLACE, limit=10, hold_ms=1_000),
+    "noticed": lambda w: w.store.noticed(w.notice, retry_after_ms=None),
+    "noticed, to be told again": lambda w: w.store.noticed(w.notice, retry_after_ms=0),
     "begin_export": lambda w: w.store.begin_export(w.dead, "us-east", groups=[]),
     "ack_export": lambda w: w.store.ack_export(
         w.moving.record.task_id, 2, "us-east", keep_ms=DAY_MS
@@ -204,91 +255,11 @@ ACTIONS: dict[str, Action] = {
 }
 
 
-class Slot:
-    """The partition's slot, as it moves from its owner to another node, key by key."""
-
-    def __init__(self, ports: list[int]) -> None:
-        self.ports = ports
-        clients = [
-            cast("Any", redis.Redis(port=port, single_connection_client=True)) for port in ports
-        ]
-        self._clients = clients
-        self.source: Any = next(c for c in clients if self._owns(c))
-        self.target: Any = next(c for c in clients if c is not self.source)
-        self.ids = [c.execute_command("CLUSTER MYID").decode() for c in (self.source, self.target)]
-
-    def close(self) -> None:
-        for client in self._clients:
-            client.close()
-
-    def open(self) -> None:
-        self._set(self.target, "IMPORTING", self.ids[0])
-        self._set(self.source, "MIGRATING", self.ids[1])
-
-    def settle(self) -> None:
-        """Everything back at the owner."""
-        self._set(self.source, "STABLE")
-        self.send(self.keys(self.target), back=True)
-        self._set(self.target, "STABLE")
-
-    def hand_over(self) -> None:
-        """The whole slot to the other node, which owns it from now on."""
-        self.open()
-        self.send(self.keys(self.source))
-        for client in (self.target, self.source, *self._clients):
-            self._set(client, "NODE", self.ids[1])
-        self.source, self.target = self.target, self.source
-        self.ids.reverse()
-
-    def send(self, keys: list[bytes], *, back: bool = False) -> None:
-        sender, receiver = (self.target, self.source) if back else (self.source, self.target)
-        if keys:
-            port = self.ports[self._clients.index(receiver)]
-            sender.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", *keys)
-
-    def keys(self, client: Any) -> list[bytes]:
-        return sorted(client.execute_command("CLUSTER GETKEYSINSLOT", SLOT, 1000))
-
-    def dumps(self) -> list[dict[bytes, bytes]]:
-        """What each of both nodes holds of the slot."""
-        return [self._dump(self.source), self._dump(self.target)]
-
-    def image(self) -> dict[bytes, tuple[bytes, int]]:
-        """Everything at the owner, with what is left of its life, for `restore`."""
-        dumps = self._dump(self.source)
-        return {key: (dump, max(0, self.source.pttl(key))) for key, dump in dumps.items()}
-
-    def restore(self, image: dict[bytes, tuple[bytes, int]]) -> None:
-        """Make the owner's keys what they were."""
-        with self.source.pipeline(transaction=False) as pipe:
-            for key in self.keys(self.source):
-                pipe.delete(key)
-            for key, (dump, ttl_ms) in image.items():
-                pipe.restore(key, ttl_ms, dump)
-            pipe.execute()
-
-    def _dump(self, client: Any) -> dict[bytes, bytes]:
-        keys = self.keys(client)
-        with client.pipeline(transaction=False) as pipe:
-            for key in keys:
-                pipe.execute_command("ASKING")
-                pipe.execute_command("DUMP", key)
-            return dict(zip(keys, pipe.execute()[1::2], strict=True))
-
-    def _set(self, client: Any, *state: str) -> None:
-        client.execute_command("CLUSTER SETSLOT", SLOT, *state)
-
-    def _owns(self, client: Any) -> bool:
-        info = client.execute_command("CLUSTER SLOTS")
-        port = client.get_connection_kwargs()["port"]
-        return any(low <= SLOT <= high and owner[1] == port for low, high, owner in info)
-
-
 @pytest.fixture
 def slot(cluster_ports: list[int]) -> Iterator[Slot]:
     for port in cluster_ports:
         flush(port)
-    slot = Slot(cluster_ports)
+    slot = Slot(cluster_ports, key_slot(KEYS.identity.encode()))
     yield slot
     slot.settle()
     slot.close()
@@ -333,6 +304,7 @@ async def test_a_call_is_whole_or_changes_nothing_at_every_key_boundary(
     slot: Slot, store: RegionStore, action: Action
 ) -> None:
     world = await seeded(store)
+    slot.keep()
     image = slot.image()
     answers: set[bool] = set()
     for moved in moved_sets(list(image)):

@@ -18,6 +18,8 @@ READ_ONLY = {"oldest", "outbox", "workers"}
 PLAIN = {
     *("read", "changes", "dead_page", "dead_total", "counts", "moving", "unsettled", "wait"),
     "cancels",
+    *("together", "scan", "indexed"),
+    "now_ms",
     "farewell",  # a heartbeat without a report
 }
 GREETING = {"identity"}  # run on each new connection, by nodes.py

@@ -182,7 +182,7 @@ async def test_a_failed_attempt_waits_until_it_is_due(store: RegionStore, raw: A
     await store.retry([RetryAt(claim, 5_000, Failure("timeout", "slow", "at x"))])
     record = await record_of(store, claim.task_id)
     assert record.failure == Failure("timeout", "slow", "at x")
-    assert record.next_attempt_ms == raw.zscore(KEYS.due, claim.task_id)
+    assert record.next_attempt_ms == raw.zscore(KEYS.due_normal, claim.task_id)
     assert record.attempts == 1
 
 

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from tests.any_store import AnyStore
 from tradewind import ids
 from tradewind.errors import StoreError
 from tradewind.ids import partition_of
@@ -45,6 +46,7 @@ def a_task(
     *,
     epoch: int = 1,
     delay_ms: int = 0,
+    not_before_ms: int = 0,
     expires_ms: int = 0,
     fence: Sequence[str] = (),
     max_crashes: int = 3,
@@ -61,6 +63,7 @@ def a_task(
         fence=tuple(fence),
         epoch=epoch,
         delay_ms=delay_ms,
+        not_before_ms=not_before_ms,
         expires_ms=expires_ms,
         max_crashes=max_crashes,
         done_key=done_key,
@@ -75,8 +78,9 @@ def a_mark(
     request_tag: bytes = b"r" * 16,
     business: bool = True,
     window_ms: int = DAY_MS,
+    not_before_ms: int = 0,
 ) -> LedgerMark:
-    return LedgerMark(key, business, digest, request_tag, window_ms)
+    return LedgerMark(key, business, digest, request_tag, window_ms, not_before_ms)
 
 
 def place_of(mark: LedgerMark) -> int:
@@ -92,12 +96,12 @@ def client_of(store: RegionStore) -> RegionClient:
     return cast("Any", store)._client
 
 
-async def outcome(store: RegionStore, task: NewTask) -> EnqueueOutcome | StoreError:
+async def outcome(store: AnyStore, task: NewTask) -> EnqueueOutcome | StoreError:
     outcomes, _ = await store.enqueue([task], timeout_s=5)
     return outcomes[0]
 
 
-async def stored(store: RegionStore, task: NewTask | None = None) -> NewTask:
+async def stored(store: AnyStore, task: NewTask | None = None) -> NewTask:
     task = task or a_task()
     answer = await outcome(store, task)
     assert isinstance(answer, Stored), answer
@@ -106,12 +110,13 @@ async def stored(store: RegionStore, task: NewTask | None = None) -> NewTask:
 
 
 async def claim_batch(
-    store: RegionStore,
+    store: AnyStore,
     *,
     place: int = PLACE,
     queues: Sequence[str] = ("mail",),
     handlers: Sequence[str] = ("send",),
     limit: int = 10,
+    suspects: int = 0,
     lease_ms: int = LEASE_MS,
     worker_id: str = "w1",
 ) -> ClaimBatch:
@@ -121,17 +126,24 @@ async def claim_batch(
         lease_ms=dict.fromkeys(queues, lease_ms),
         handlers=handlers,
         limit=limit,
+        suspects=suspects,
     )
 
 
 async def claimed(
-    store: RegionStore, task: NewTask | None = None, *, lease_ms: int = LEASE_MS
+    store: AnyStore, task: NewTask | None = None, *, lease_ms: int = LEASE_MS
 ) -> Claim:
-    """A claim on `task`, or on a new one: nothing else may be ready."""
+    """A claim on `task`, or on a new one: no other may be ready, no suspect where it is one."""
     task = task or await stored(store)
-    place = ids.parse(task.task_id).partition
+    is_suspect = (await record_of(store, task.task_id)).crashes > 0
     batch = await claim_batch(
-        store, place=place, queues=[task.queue], handlers=[task.name], lease_ms=lease_ms
+        store,
+        place=ids.parse(task.task_id).partition,
+        queues=[task.queue],
+        handlers=[task.name],
+        limit=0 if is_suspect else 10,
+        suspects=10 if is_suspect else 0,
+        lease_ms=lease_ms,
     )
     (claim,) = batch.claims
     assert claim.task_id == task.task_id
@@ -145,7 +157,7 @@ def a_bury(claim: Claim, *, may_move: bool = True, retention_ms: int = DAY_MS) -
 
 
 async def dead(
-    store: RegionStore,
+    store: AnyStore,
     task: NewTask | None = None,
     *,
     may_move: bool = True,
@@ -158,20 +170,20 @@ async def dead(
     return await record_of(store, claim.task_id)
 
 
-async def record_of(store: RegionStore, task_id: str) -> Record:
+async def record_of(store: AnyStore, task_id: str) -> Record:
     found = await store.read(task_id)
     assert isinstance(found, Record), found
     return found
 
 
-async def pointer_of(store: RegionStore, task_id: str) -> Pointer:
+async def pointer_of(store: AnyStore, task_id: str) -> Pointer:
     found = await store.read(task_id)
     assert isinstance(found, Pointer), found
     return found
 
 
 async def exporting(
-    store: RegionStore, task: NewTask | None = None, *, target: str = "us-east"
+    store: AnyStore, task: NewTask | None = None, *, target: str = "us-east"
 ) -> Exported:
     record = await dead(store, task)
     exported = await store.begin_export(record, target, groups=["eu"])
@@ -208,7 +220,10 @@ def snapshot(raw: Any, place: int = PLACE) -> Mapping[str, Any]:
     return found
 
 
-def tickets(raw: Any, queue: str = "mail", priority: int = 1, place: int = PLACE) -> list[str]:
+def tickets(
+    raw: Any, queue: str = "mail", priority: int = 1, place: int = PLACE, *, suspect: bool = False
+) -> list[str]:
     """Ids in a ready list, head first."""
-    texts = cast("list[str]", raw.lrange(keys_at(place).ready(queue, priority), 0, -1))
+    key = keys_at(place).ready(queue, priority, suspect=suspect)
+    texts = cast("list[str]", raw.lrange(key, 0, -1))
     return [text.partition(":")[0] for text in texts]

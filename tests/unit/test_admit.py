@@ -5,8 +5,8 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from router import admit
 from tradewind import statuses
+from tradewind.admission import admit
 from tradewind.errors import InvalidTask, PayloadTooLarge
 from tradewind.fleet import Fleet, RedisTarget, Region
 from tradewind.limits import MAX_DELAY_MS, MAX_EXPIRY_MS, MAX_PAYLOAD_BYTES
@@ -243,13 +243,16 @@ def test_all_problems_are_reported_together() -> None:
 
 
 def test_a_start_in_the_past_is_now() -> None:
-    assert check(spec(not_before=at(NOW_MS - 3_600_000))).delay_ms == 0
-    assert check(spec(not_before=Timestamp())).delay_ms == 0
+    past = check(spec(not_before=at(NOW_MS - 3_600_000)))
+    assert (past.delay_ms, past.not_before_ms) == (0, NOW_MS - 3_600_000)
+    assert check(spec(not_before=Timestamp())).not_before_ms == 0
+    assert check(spec(not_before=Timestamp(seconds=-1))).not_before_ms == 0
 
 
 def test_a_start_is_never_early_by_rounding() -> None:
     assert check(spec(delay=Duration(nanos=1))).delay_ms == 1
-    assert check(spec(not_before=at(NOW_MS + 1_500))).delay_ms == 1_500
+    assert check(spec(not_before=at(NOW_MS + 1_500))).not_before_ms == NOW_MS + 1_500
+    assert check(spec(not_before=Timestamp(nanos=1))).not_before_ms == 1
     assert check(spec(timeout=Duration(nanos=1))).timeout_ms == 1
 
 

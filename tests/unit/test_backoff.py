@@ -38,16 +38,19 @@ def test_delay(given_: tuple[int, int, float, int, float], expected: int) -> Non
 
 
 FLOORS = {
-    "Retry(after) lifts a shorter delay": (5_000, 5_000),
-    "... above the cap too": (9_000_000, 9_000_000),
-    "... and leaves a longer delay alone": (10, 2_000),
+    "Retry(after) lifts a shorter delay": (5_000, 0.0, 5_000),
+    "... above the cap too": (9_000_000, 0.0, 9_000_000),
+    "... and leaves a longer delay alone": (10, TOP, 2_000),
+    "all who are asked at once do not come back at once": (5_000, 0.5, 6_250),
+    "... they take up to half as much again": (5_000, TOP, 7_500),
+    "the longest of all": (MAX_DELAY_MS, TOP, MAX_DELAY_MS),
 }
 
 
-@pytest.mark.parametrize(("floor_ms", "expected"), FLOORS.values(), ids=FLOORS)
-def test_retry_after_is_a_floor(floor_ms: int, expected: int) -> None:
+@pytest.mark.parametrize(("floor_ms", "jitter", "expected"), FLOORS.values(), ids=FLOORS)
+def test_retry_after_is_a_floor(floor_ms: int, jitter: float, expected: int) -> None:
     assert (
-        delay_ms(1, initial_ms=2_000, factor=2.0, max_ms=600_000, jitter=TOP, floor_ms=floor_ms)
+        delay_ms(1, initial_ms=2_000, factor=2.0, max_ms=600_000, jitter=jitter, floor_ms=floor_ms)
         == expected
     )
 

@@ -197,10 +197,8 @@ def starred(*items: int) -> None:
     ids=["a class of the app", "bytes beside others", "starred"],
 )
 def test_signatures_that_no_payload_can_fill(function: Callable[..., Any], message: str) -> None:
-    app = App()
-    app.task("t")(function)
     with pytest.raises(TypeError, match=message):
-        app.check()
+        App().task("t")(function)
 
 
 def test_a_registered_function_stays_callable() -> None:
@@ -273,7 +271,7 @@ def test_results(value: Any, expected: Result) -> None:
     assert encode_result(value) == expected
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, math.nan, "\ud800"])
+@pytest.mark.parametrize("value", [object(), {"a": 1j}, math.nan, "\ud800"])
 def test_what_json_cannot_say_is_an_error(value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         encode_result(value)

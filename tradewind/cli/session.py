@@ -1,12 +1,15 @@
 """What commands that talk to a router share: options, a connected client, durations."""
 
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from tradewind.cli.text import one_line
 
 if TYPE_CHECKING:  # gRPC takes longer to import than --help may take
     from tradewind.client import Client
@@ -52,6 +55,12 @@ def json_option(command: F) -> F:
 def with_client(router: str, work: "Callable[[Client], Awaitable[T]]") -> T:
     """Run `work` with a client that is connected. Raises RouterUnreachable."""
     from tradewind.client import Client  # noqa: PLC0415 - see above
+    from tradewind.client.repeats import LOGGER  # noqa: PLC0415 - see above
+
+    log = logging.getLogger(LOGGER)
+    log.setLevel(logging.INFO)
+    if not log.handlers:
+        log.addHandler(_Aside())
 
     async def session() -> T:
         async with Client(router) as client:
@@ -59,6 +68,15 @@ def with_client(router: str, work: "Callable[[Client], Awaitable[T]]") -> T:
             return await work(client)
 
     return asyncio.run(session())
+
+
+class _Aside(logging.Handler):
+    """What a client waits for, on stderr: a long silence needs a word, on a terminal or not."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one sentence."""
+        text = one_line(record.getMessage())
+        click.echo(f"{text[:1].upper()}{text[1:]}.", err=True)
 
 
 class Duration(click.ParamType[timedelta]):

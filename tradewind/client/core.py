@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from tradewind.client.admin import Admin
 from tradewind.client.calls import Refusal, Router, refusal_of
 from tradewind.client.origin import Origin
-from tradewind.client.repeats import ATTEMPT_S, pause_s, repeat
+from tradewind.client.repeats import ATTEMPT_S, pause_s, repeat, tell
 from tradewind.client.specs import Args, TaskOptions, TaskRequest, build_spec
 from tradewind.client.submits import Coalescer
 from tradewind.client.views import (
@@ -162,7 +162,7 @@ class Client:
             async with asyncio.timeout(timeout), aclosing(self.watch(task_id)) as views:
                 async for view in views:
                     if view.settled:
-                        return _completed(view)
+                        return completed(view)
         except TimeoutError as error:
             if timeout is None or isinstance(error, TradewindError):
                 raise
@@ -197,6 +197,8 @@ class Client:
             wait_s = pause_s(attempt, refusal.retry_after_s if refusal else 0.0)
             if refusal is not None and clock() + wait_s > heard_at + self._deadline_s:
                 raise _while_watching(refusal.error, last) from None
+            if refusal is not None:
+                tell(refusal, attempt, self._deadline_s)
             await asyncio.sleep(wait_s)
             attempt += 1
 
@@ -321,7 +323,8 @@ def _while_watching(error: TradewindError, last: TaskView | None) -> TradewindEr
     )
 
 
-def _completed(view: TaskView) -> TaskView:
+def completed(view: TaskView) -> TaskView:
+    """Give a settled task back if it completed. Raises what `wait` raises otherwise."""
     if view.state is State.COMPLETED:
         return view
     if view.state is State.CANCELLED:

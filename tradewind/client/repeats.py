@@ -1,11 +1,17 @@
 """When a call is made again, and when its error is the answer."""
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from tradewind.client.calls import Refusal
+from tradewind.errors import RouterUnreachable
+
+#: Tells, at level INFO, what a client waits for.
+LOGGER = "tradewind.client"
+_log = logging.getLogger(LOGGER)
 
 # One attempt. A router answers within its own deadlines; one that does not is asked again.
 ATTEMPT_S = 10.0
@@ -21,6 +27,13 @@ def pause_s(attempt: int, retry_after_s: float) -> float:
     """Wait in seconds after attempt `attempt` (1 is the first), at least what the router asked."""
     window_s = min(_MAX_S, _FIRST_S * 2 ** min(attempt - 1, 10))
     return max(retry_after_s, window_s * (1 + random.random()) / 2)
+
+
+def tell(refusal: Refusal, attempt: int, patience_s: float) -> None:
+    """Log, once an outage, that a router is looked for."""
+    if attempt == 1 and isinstance(refusal.error, RouterUnreachable):
+        where = refusal.error.target
+        _log.info("lost the router at %s; looking for it for up to %g s", where, patience_s)
 
 
 async def repeat(
@@ -41,5 +54,6 @@ async def repeat(
             wait_s = pause_s(number, refusal.retry_after_s)
             if not refusal.is_repeatable or clock() + wait_s >= give_up_at:
                 raise refusal.error from None
+            tell(refusal, number, deadline_s)
         await asyncio.sleep(wait_s)
         number += 1

@@ -9,8 +9,9 @@ from typing import Any, TypedDict
 from tradewind.client.enums import priority_of
 from tradewind.client.times import Seconds, to_duration, to_timestamp
 from tradewind.client.views import JSON_TYPE
-from tradewind.clock import SystemClock
+from tradewind.clock import Clock, SystemClock
 from tradewind.errors import InvalidTask, PayloadTooLarge
+from tradewind.handlers.classes import as_json
 from tradewind.limits import MAX_PAYLOAD_BYTES
 from tradewind.task import Priority
 from tradewind.v1 import task_pb2
@@ -18,6 +19,8 @@ from tradewind.v1 import task_pb2
 BYTES_TYPE = "application/octet-stream"
 
 Args = Mapping[str, Any] | bytes | None
+
+_HOST: Clock = SystemClock()
 
 
 class TaskOptions(TypedDict, total=False):
@@ -60,8 +63,10 @@ _PLAIN = (
 )
 
 
-def build_spec(name: str, args: Args, options: TaskOptions) -> task_pb2.TaskSpec:
-    """Give the TaskSpec of a submit.
+def build_spec(
+    name: str, args: Args, options: TaskOptions, clock: Clock = _HOST
+) -> task_pb2.TaskSpec:
+    """Give the TaskSpec of a submit. `clock` says when `expires` counts from.
 
     Raises InvalidTask for what no router could read, PayloadTooLarge over 1 MiB, TypeError for an
     option that does not exist.
@@ -84,7 +89,7 @@ def build_spec(name: str, args: Args, options: TaskOptions) -> task_pb2.TaskSpec
         _update(spec, "labels", options["labels"])
     if "residency" in options:
         _update(spec, "residency", options["residency"])
-    _set_times(spec, options)
+    _set_times(spec, options, clock)
     return spec
 
 
@@ -101,6 +106,7 @@ def _payload(args: Args) -> tuple[bytes, str]:
                 ensure_ascii=False,
                 allow_nan=False,
                 separators=(",", ":"),
+                default=as_json,
             )
             payload, content_type = text.encode(), JSON_TYPE
         except (TypeError, ValueError) as error:
@@ -115,7 +121,7 @@ def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping)
 
 
-def _set_times(spec: task_pb2.TaskSpec, options: TaskOptions) -> None:
+def _set_times(spec: task_pb2.TaskSpec, options: TaskOptions, clock: Clock) -> None:
     if "delay" in options:
         spec.delay.CopyFrom(to_duration("delay", options["delay"]))
     if "timeout" in options:
@@ -127,7 +133,7 @@ def _set_times(spec: task_pb2.TaskSpec, options: TaskOptions) -> None:
             raise InvalidTask.field("expires_at", "excludes expires; set one")
         span = to_duration("expires", options["expires"])
         try:
-            spec.expires_at.FromMilliseconds(SystemClock().now_ms() + span.ToMilliseconds())
+            spec.expires_at.FromMilliseconds(clock.now_ms() + span.ToMilliseconds())
         except ValueError:  # beyond the year 9999
             raise InvalidTask.field("expires", "is too far ahead") from None
     if "expires_at" in options:

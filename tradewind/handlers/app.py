@@ -1,24 +1,29 @@
 """The registry of an app's handlers, and how a payload becomes a call."""
 
+import contextlib
 import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
+from tradewind.handlers.classes import as_json
 from tradewind.handlers.context import Context
-from tradewind.handlers.hints import Check, Mismatch, compile_hint, hints_of
+from tradewind.handlers.hooks import After, Before, Hooks, OnError
 from tradewind.handlers.outcomes import Reject, ResultTooLarge, milliseconds
+from tradewind.handlers.shape import JSON, Shape, shape_of
 from tradewind.limits import MAX_ATTEMPTS, MAX_NAME_BYTES, MAX_RESULT_BYTES, MAX_TIMEOUT_MS
 
-JSON: Final = "application/json"
 BYTES: Final = "application/octet-stream"
 _NAME: Final = re.compile(rf"[A-Za-z0-9._:/-]{{1,{MAX_NAME_BYTES}}}")
-_Parameter = inspect.Parameter
 _F = TypeVar("_F", bound=Callable[..., Any])
+_B = TypeVar("_B", bound=Before)
+_A = TypeVar("_A", bound=After)
+_E = TypeVar("_E", bound=OnError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,9 @@ class Handler:
     function: Callable[..., Any]
     timeout_ms: int | None
     attempts: int | None
-    _shape: "list[_Shape]" = field(default_factory=list["_Shape"], repr=False, compare=False)
+    isolate: bool = False  # in a process of its own, which a time limit can kill
+    hooks: Hooks = field(default_factory=Hooks, repr=False, compare=False)
+    _shape: list[Shape] = field(default_factory=list[Shape], repr=False, compare=False)
 
     @property
     def is_async(self) -> bool:
@@ -46,22 +53,38 @@ class Handler:
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
 
     @property
-    def shape(self) -> "_Shape":
+    def shape(self) -> Shape:
         """The parameters, read once: late, so that hints may name what is defined further down.
 
         Raises TypeError if a parameter can never be filled from a payload.
         """
         if not self._shape:
-            self._shape.append(_shape_of(self.function))
+            self._shape.append(shape_of(self.function))
         return self._shape[0]
 
     def call(self, context: Context, payload: bytes, content_type: str) -> Callable[[], Any]:
         """The function with its arguments filled in. Raises Reject, naming a wrong argument."""
         shape = self.shape
+        if self.hooks.present:
+            return self._hooked(shape, context, payload, content_type)
         arguments = shape.arguments(payload, content_type)
         if shape.takes_context:
             return lambda: self.function(context, **arguments)
         return lambda: self.function(**arguments)
+
+    def _hooked(
+        self, shape: Shape, context: Context, payload: bytes, content_type: str
+    ) -> Callable[[], Any]:
+        """The same with the app's hooks around it, which hear of wrong arguments, too."""
+        hooks, is_async = self.hooks, self.is_async
+        try:
+            arguments = shape.arguments(payload, content_type)
+        except Reject as error:
+            return partial(hooks.refused if is_async else hooks.refused_plain, context, error)
+        first = (context,) if shape.takes_context else ()
+        run = partial(self.function, *first, **arguments)
+        around = hooks.around if is_async else hooks.around_plain
+        return partial(around, context, MappingProxyType(arguments), run)
 
 
 class App:
@@ -75,11 +98,17 @@ class App:
     A JSON object becomes keyword arguments, checked against the hints. With any other content type,
     or if its only parameter is hinted `bytes`, the handler gets the payload as it came. A plain
     `def` runs in a thread, off the event loop.
+
+    Hooks run around every handler of the app, in its event loop, thread or child and inside its
+    time limit: those before it in the order in which they were registered, the others the other
+    way round. Any may be `def` or `async def`; an `async def` hook of a plain handler gets an event
+    loop of its own. Without hooks nothing is spent on them.
     """
 
     def __init__(self) -> None:
-        """An app without handlers."""
+        """An app without handlers and hooks."""
         self._handlers: dict[str, Handler] = {}
+        self._hooks = Hooks()
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
@@ -92,12 +121,18 @@ class App:
         *,
         timeout: float | timedelta | None = None,
         attempts: int | None = None,
+        isolate: bool = False,
     ) -> Callable[[_F], _F]:
         """Register a function under `name`; it stays callable as it was.
 
         `timeout` (seconds) limits one attempt and `attempts` counts the first; a task's own values
-        win over these, these over the queue's. Raises ValueError for a bad or taken name or a
-        number outside its limits, TypeError for a function that cannot be a handler.
+        win over these, these over the queue's. `isolate` runs it in a child process of the worker:
+        past its limit, or cancelled, it is killed whatever it is doing, and its death hurts no
+        other task. The child imports the app anew, and is used again.
+
+        Raises ValueError for a bad or taken name or a number outside its limits, TypeError for a
+        function that cannot be a handler: hints that say nothing about JSON, among others. Hints
+        that name what is defined further down are read when the app is loaded.
         """
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - @app.task
             raise TypeError('a task needs a name: write @app.task("name")')
@@ -119,18 +154,56 @@ class App:
                     f"task {name!r} has two handlers, the first at {_place(first.function)}; "
                     "names must be unique in an app"
                 )
-            self._handlers[name] = Handler(name, function, timeout_ms, attempts)
+            handler = Handler(name, function, timeout_ms, attempts, isolate, self._hooks)
+            with contextlib.suppress(NameError):  # read again by `check`, once all is defined
+                _checked(handler)
+            self._handlers[name] = handler
             return function
 
         return register
+
+    def before(self, hook: _B) -> _B:
+        """Register `hook(ctx, arguments)`, to be called before each handler.
+
+        If it raises, the handler is not run, and the attempt fails with what it raised, as if the
+        handler had: Retry and Reject mean what they always mean.
+        """
+        self._hooks.add(self._hooks.before, hook, "arguments")
+        return hook
+
+    def after(self, hook: _A) -> _A:
+        """Register `hook(ctx, result)`, to be called after each handler that returned.
+
+        The task's work is done: if the hook raises, that is logged and the attempt stays a success.
+        """
+        self._hooks.add(self._hooks.after, hook, "result")
+        return hook
+
+    def on_error(self, hook: _E) -> _E:
+        """Register `hook(ctx, error)`, to be called when an attempt fails.
+
+        `error` is what the handler, or a hook before it, raised: Retry, Reject (of wrong arguments,
+        too) and the CancelledError of a coroutine that is told to stop included. If the hook
+        raises, that is logged; how the attempt ends stays the same. Nothing is called for an
+        attempt whose process dies, or for a plain function past its time limit until it returns.
+        """
+        self._hooks.add(self._hooks.on_error, hook, "error")
+        return hook
 
     def check(self) -> None:
         """Read every handler's hints. Raises TypeError, naming handler and parameter."""
         for handler in self._handlers.values():
             try:
-                _ = handler.shape
-            except (TypeError, NameError) as error:
+                _checked(handler)
+            except NameError as error:
                 raise TypeError(f"task {handler.name!r}: {error}") from error
+
+
+def _checked(handler: Handler) -> None:
+    try:
+        _ = handler.shape
+    except TypeError as error:
+        raise TypeError(f"task {handler.name!r}: {error}") from error
 
 
 def _place(function: Callable[..., Any]) -> str:
@@ -139,7 +212,7 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 def encode_result(value: Any) -> Result:
-    """`value` as stored: bytes as they are, anything else as JSON.
+    """`value` as stored: bytes as they are, anything else as JSON, see classes.as_json.
 
     Raises ResultTooLarge, TypeError or ValueError for what JSON cannot say, or whatever a class of
     the app raises when it is read.
@@ -147,110 +220,10 @@ def encode_result(value: Any) -> Result:
     if isinstance(value, bytes | bytearray | memoryview):
         result = Result(memoryview(cast("bytes", value)).tobytes(), BYTES)  # exactly bytes
     else:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(
+            value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=as_json
+        )
         result = Result(text.encode(), JSON)  # a lone surrogate is a UnicodeEncodeError: ValueError
     if len(result.data) > MAX_RESULT_BYTES:
         raise ResultTooLarge(len(result.data))
     return result
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """A handler's parameters as checks."""
-
-    takes_context: bool
-    checks: Mapping[str, Check]
-    required: frozenset[str]
-    extra: Check | None  # **kwargs
-    raw: str | None  # the parameter that takes a payload as it came, if there can be one
-    always_raw: bool  # ... and it takes JSON that way, too
-
-    def arguments(self, payload: bytes, content_type: str) -> dict[str, Any]:
-        if self.always_raw or not _is_json(content_type):
-            if self.raw is None:
-                raise Reject(
-                    f"the payload is {content_type}, but the handler does not take bytes; "
-                    "give it a single parameter hinted bytes, or send JSON"
-                )
-            return {self.raw: payload}
-        members = _object(payload)
-        for name in self.required:
-            if name not in members:
-                raise Reject(f"argument {name} is missing")
-        return {name: self._checked(name, value) for name, value in members.items()}
-
-    def _checked(self, name: str, value: Any) -> Any:
-        check = self.checks.get(name, self.extra)
-        if check is None:
-            known = ", ".join(self.checks) or "none"
-            raise Reject(f"argument {name[:MAX_NAME_BYTES]} is unexpected; known: {known}")
-        try:
-            return check(value, f"argument {name}")
-        except Mismatch as error:
-            raise Reject(str(error)) from None
-
-
-def _is_json(content_type: str) -> bool:
-    media = content_type.partition(";")[0].strip().lower()
-    return media in {"", JSON} or media.endswith("+json")
-
-
-def _object(payload: bytes) -> dict[str, Any]:
-    if not payload:
-        return {}
-    try:
-        value = json.loads(payload)
-    except (ValueError, RecursionError):  # admission checks it, but not everything comes by gRPC
-        raise Reject("the payload is not valid JSON") from None
-    if not isinstance(value, dict):
-        raise Reject("the payload must be a JSON object: its members are the handler's arguments")
-    return cast("dict[str, Any]", value)
-
-
-def _shape_of(function: Callable[..., Any]) -> _Shape:
-    parameters = list(inspect.signature(function).parameters.values())
-    hints = hints_of(function)
-    takes_context = bool(parameters) and _is_context(parameters[0], hints)
-    checks: dict[str, Check] = {}
-    required: set[str] = set()
-    extra: Check | None = None
-    rest = parameters[1:] if takes_context else parameters
-    raw = _raw(rest, hints)
-    for parameter in rest:
-        name = parameter.name
-        if parameter.kind in {_Parameter.POSITIONAL_ONLY, _Parameter.VAR_POSITIONAL}:
-            raise TypeError(f"parameter {name} cannot be filled by name; drop the / or the *")
-        check = _check(parameter, hints) if hints.get(name) is not bytes else None
-        if parameter.kind is _Parameter.VAR_KEYWORD:
-            extra = check
-        elif check is not None:
-            checks[name] = check
-            if parameter.default is _Parameter.empty:
-                required.add(name)
-        elif name != raw:
-            raise TypeError(f"parameter {name}: bytes can only be the single parameter")
-    always_raw = raw is not None and hints.get(raw) is bytes
-    return _Shape(takes_context, checks, frozenset(required), extra, raw, always_raw)
-
-
-def _check(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Check:
-    try:
-        return compile_hint(hints.get(parameter.name, Any))
-    except TypeError as error:
-        raise TypeError(f"parameter {parameter.name}: {error}") from None
-
-
-def _is_context(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> bool:
-    hint = hints.get(parameter.name)
-    return hint is Context or (hint is None and parameter.name in {"ctx", "context"})
-
-
-def _raw(rest: list[inspect.Parameter], hints: Mapping[str, Any]) -> str | None:
-    named = [
-        p.name
-        for p in rest
-        if p.kind in {_Parameter.POSITIONAL_OR_KEYWORD, _Parameter.KEYWORD_ONLY}
-    ]
-    if len(named) != 1:
-        return None
-    return named[0] if hints.get(named[0], Any) in {bytes, Any, object} else None

@@ -39,6 +39,8 @@ class Context:
     deadline: datetime | None = None  # when this attempt times out, by this host's clock
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     tenant: str = ""
+    name: str = ""  # of the handler
+    queue: str = ""
     signals: Signals = field(default_factory=Signals, repr=False)
 
     @property

@@ -2,19 +2,24 @@
 
 A check takes a decoded JSON value and a path such as `items[2].name`, and returns the value as the
 handler is to see it, or raises Mismatch. Messages name types and paths, never values: they end in
-logs and error texts. Hints are compiled once, when the app is loaded.
+logs and error texts. Hints are compiled once, when a handler is registered.
 """
 
+import enum
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import abc
+from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal, NewType, Union, cast, get_args, get_origin
 
-Check = Callable[[Any, str], Any]
+from tradewind.handlers.classes import class_check
+from tradewind.handlers.scalars import SCALARS, Check, Mismatch, a_str, anything, mismatch
 
-
-class Mismatch(ValueError):
-    """The value does not have the type that the hint asks for."""
+_LISTS: Final = frozenset(
+    {list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection, abc.Container}
+)
+_SETS: Final = {set: set, frozenset: frozenset, abc.Set: frozenset, abc.MutableSet: set}
+_DICTS: Final = frozenset({dict, abc.Mapping, abc.MutableMapping})
 
 
 class UnknownHint(TypeError):
@@ -24,109 +29,147 @@ class UnknownHint(TypeError):
         """`hint` as written."""
         super().__init__(
             f"hint {_name(hint)} says nothing about JSON; use bool, int, float, str, None, list, "
-            "dict, Literal, a union of these, or Any",
+            "dict, Literal, Enum, a dataclass, TypedDict or pydantic model, datetime, UUID, "
+            "Decimal, a union of these, or Any",
         )
 
 
 def compile_hint(hint: Any) -> Check:
     """The check that `hint` asks for. Raises UnknownHint."""
-    origin, args = get_origin(hint), get_args(hint)
-    if hint in _SCALARS:
-        return _SCALARS[hint]
-    if origin is Annotated:
-        return compile_hint(args[0])
-    if isinstance(hint, NewType):
-        return compile_hint(hint.__supertype__)
-    if origin is Literal:
-        return _literal(args)
-    if origin in {Union, types.UnionType}:
-        return _union([compile_hint(arg) for arg in args], " or ".join(map(_name, args)))
-    return _container(hint, origin or hint, args)
+    return _Compiler().check_of(hint)
 
 
-def _container(hint: Any, kind: Any, args: tuple[Any, ...]) -> Check:
-    if kind in {list, Sequence, Iterable}:
-        return _array(compile_hint(args[0]) if args else _anything)
-    if kind is tuple and len(args) == 2 and args[1] is ...:
-        items = _array(compile_hint(args[0]))
-        return lambda value, path: tuple(items(value, path))
-    if kind in {dict, Mapping}:
-        if args and args[0] not in {str, Any}:  # JSON has no other keys
+class _Compiler:
+    """Compiles one hint and those inside it. A class may contain itself."""
+
+    def __init__(self) -> None:
+        self._classes: dict[Any, Check | None] = {}
+
+    def check_of(self, hint: Any) -> Check:  # noqa: PLR0911 - a table
+        origin, args = get_origin(hint), get_args(hint)
+        if origin is None and (scalar := _scalar(hint)) is not None:
+            return scalar
+        if origin is Annotated:
+            return self.check_of(args[0])
+        if isinstance(hint, NewType):
+            return self.check_of(hint.__supertype__)
+        if type(hint).__name__ == "TypeAliasType":  # `type X = ...`, Python 3.12
+            return self.check_of(hint.__value__)
+        if origin is Literal:
+            return _literal(args)
+        if origin in {Union, types.UnionType}:
+            return _union([self.check_of(arg) for arg in args], " or ".join(map(_name, args)))
+        return self._container(hint, origin or hint, args) or self._class(hint)
+
+    def _container(self, hint: Any, kind: Any, args: tuple[Any, ...]) -> Check | None:
+        if kind in _LISTS:
+            return _array(self.check_of(args[0]) if args else anything)
+        if kind in _SETS:
+            return _set(self.check_of(args[0]) if args else anything, _SETS[kind])
+        if kind is tuple:
+            return self._tuple(args)
+        if kind in _DICTS:
+            key, member = args or (str, Any)
+            return _object(self._key(hint, key), self.check_of(member))
+        return None
+
+    def _tuple(self, args: tuple[Any, ...]) -> Check:
+        if not args or (len(args) == 2 and args[1] is ...):
+            items = _array(self.check_of(args[0]) if args else anything)
+            return lambda value, path: tuple(items(value, path))
+        return _row([self.check_of(arg) for arg in args])
+
+    def _key(self, hint: Any, key: Any) -> Check:
+        """JSON has texts as keys only; a key hint must be one that reads a text."""
+        check = self.check_of(key)
+        if key in {bool, int, float, None, type(None)} or get_origin(key) in {*_LISTS, *_DICTS}:
             raise UnknownHint(hint)
-        return _object(compile_hint(args[1]) if args else _anything)
-    raise UnknownHint(hint)
+        return check
+
+    def _class(self, hint: Any) -> Check:
+        if hint not in self._classes:
+            self._classes[hint] = None
+            self._classes[hint] = class_check(hint, self.check_of)
+            if self._classes[hint] is None:
+                raise UnknownHint(hint)
+        known = self._classes[hint]
+        if known is not None:
+            return known
+
+        def later(value: Any, path: str) -> Any:  # inside itself, while it is being compiled
+            return cast("Check", self._classes[hint])(value, path)
+
+        return later
 
 
-def _anything(value: Any, path: str) -> Any:  # noqa: ARG001 - a Check
-    return value
+def _scalar(hint: Any) -> Check | None:
+    try:
+        return SCALARS.get(hint)
+    except TypeError:  # unhashable: no hint at all
+        raise UnknownHint(hint) from None
 
 
-def _null(value: Any, path: str) -> None:
-    if value is not None:
-        raise _mismatch(path, "null", value)
-
-
-def _bool(value: Any, path: str) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise _mismatch(path, "bool", value)
-
-
-def _int(value: Any, path: str) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    # 1 and 1.0 are one JSON number, and one fingerprint.
-    if isinstance(value, float):
-        if value.is_integer():
-            return int(value)
-        raise Mismatch(f"{path}: expected int, got a float with a fraction")
-    raise _mismatch(path, "int", value)
-
-
-def _float(value: Any, path: str) -> float:
-    if isinstance(value, float):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except OverflowError:
-            raise Mismatch(f"{path}: the number is too large for a float") from None
-    raise _mismatch(path, "float", value)
-
-
-def _str(value: Any, path: str) -> str:
-    if isinstance(value, str):
-        return value
-    raise _mismatch(path, "str", value)
-
-
-def _array(item: Check) -> Check:
+def _array(item: Check) -> Callable[[Any, str], list[Any]]:
     def check(value: Any, path: str) -> list[Any]:
         if not isinstance(value, list):
-            raise _mismatch(path, "list", value)
+            raise mismatch(path, "list", value)
         items = cast("list[Any]", value)
         return [item(element, f"{path}[{index}]") for index, element in enumerate(items)]
 
     return check
 
 
-def _object(item: Check) -> Check:
-    def check(value: Any, path: str) -> dict[str, Any]:
+def _set(item: Check, make: Callable[[list[Any]], Any]) -> Check:
+    items = _array(item)
+
+    def check(value: Any, path: str) -> Any:
+        try:
+            return make(items(value, path))
+        except TypeError:
+            raise Mismatch(f"{path}: lists and objects cannot be in a set") from None
+
+    return check
+
+
+def _row(items: list[Check]) -> Check:
+    def check(value: Any, path: str) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise mismatch(path, "list", value)
+        elements = cast("list[Any]", value)
+        if len(elements) != len(items):
+            raise Mismatch(f"{path}: expected {len(items)} elements, got {len(elements)}")
+        pairs = enumerate(zip(items, elements, strict=True))
+        return tuple(item(element, f"{path}[{index}]") for index, (item, element) in pairs)
+
+    return check
+
+
+def _object(key: Check, item: Check) -> Check:
+    keys = None if key in {a_str, anything} else key
+
+    def check(value: Any, path: str) -> dict[Any, Any]:
         if not isinstance(value, dict):
-            raise _mismatch(path, "dict", value)
+            raise mismatch(path, "dict", value)
         members = cast("dict[str, Any]", value)
         # The key stays out of the path: it is part of the payload.
-        return {key: item(member, f"{path}[...]") for key, member in members.items()}
+        inside = f"{path}[...]"
+        if keys is None:
+            return {name: item(member, inside) for name, member in members.items()}
+        named = f"a key of {path}"
+        return {keys(name, named): item(member, inside) for name, member in members.items()}
 
     return check
 
 
 def _literal(choices: tuple[Any, ...]) -> Check:
+    pairs = [(c.value if isinstance(c, enum.Enum) else c, c) for c in choices]
+    known = ", ".join(repr(plain) for plain, _ in pairs)
+
     def check(value: Any, path: str) -> Any:
-        for choice in choices:
-            if type(value) is type(choice) and value == choice:  # True is not 1
-                return value
-        raise Mismatch(f"{path}: expected one of {', '.join(map(repr, choices))}")
+        for plain, choice in pairs:
+            if type(value) is type(plain) and value == plain:  # True is not 1
+                return choice
+        raise Mismatch(f"{path}: expected one of {known}")
 
     return check
 
@@ -145,34 +188,9 @@ def _union(checks: list[Check], expected: str) -> Check:
                 return each(value, path)
             except Mismatch:
                 continue
-        raise _mismatch(path, expected, value)
+        raise mismatch(path, expected, value)
 
     return check
-
-
-_SCALARS: Final[dict[Any, Check]] = {
-    Any: _anything,
-    object: _anything,
-    None: _null,
-    type(None): _null,
-    bool: _bool,
-    int: _int,
-    float: _float,
-    str: _str,
-}
-_JSON_NAMES: Final = {
-    type(None): "null",
-    bool: "bool",
-    int: "int",
-    float: "float",
-    str: "str",
-    list: "list",
-    dict: "dict",
-}
-
-
-def _mismatch(path: str, expected: str, value: Any) -> Mismatch:
-    return Mismatch(f"{path}: expected {expected}, got {_JSON_NAMES[type(value)]}")
 
 
 def _name(hint: Any) -> str:

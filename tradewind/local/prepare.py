@@ -64,7 +64,8 @@ def write_configs(fleet: Fleet, config: Path, layout: Layout, data_dir: Path) ->
     derived: dict[str, Path] = {}
     for region in layout.regions:
         path = data_dir / f"regions.{region}.yaml"
-        path.write_text(relocate_regions(text, redis_urls(layout, region)), encoding="utf-8")
+        moved = relocate_regions(text, redis_urls(layout, region), config.parent)
+        path.write_text(moved, encoding="utf-8")
         derived[region] = path
     return derived
 

@@ -12,7 +12,8 @@ from tradewind.task import Draft
 
 DEFAULT_RULE = "default"  # what the name says when no rule matches
 UNSERVED = "unserved"  # what a decision says instead of a rule: no live worker runs the task
-OWN_RULE_NAMES = frozenset({DEFAULT_RULE, UNSERVED})
+ON_DEAD = "on_dead"  # what a task says that tells of a dead one: no rule chose its region
+OWN_RULE_NAMES = frozenset({DEFAULT_RULE, UNSERVED, ON_DEAD})
 _NO_RULE = Rule(DEFAULT_RULE)
 _OWN_KEY = Affinity()  # an affinity_key counts without any rule (routing.md 2.3)
 _LABEL = "label:"

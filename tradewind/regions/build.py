@@ -14,6 +14,7 @@ from tradewind.fleet import (
     Fleet,
     Health,
     Match,
+    OnDead,
     QueueFailover,
     QueuePolicy,
     RedisTarget,
@@ -34,9 +35,11 @@ from tradewind.regions.schema import (
 )
 
 
-def fleet(file: File, redis: Mapping[str, RedisTarget]) -> Fleet:
-    """Build the fleet; `redis` has the target of every region."""
-    queues = {name: _queue(section) for name, section in file.queues.items()}
+def fleet(
+    file: File, redis: Mapping[str, RedisTarget], hooks: Mapping[str, OnDead | None]
+) -> Fleet:
+    """Build the fleet; `redis` has the target of every region, `hooks` who hears of each queue."""
+    queues = {name: _queue(section, hooks[name]) for name, section in file.queues.items()}
     built = Fleet(
         regions={name: _region(name, part, redis[name]) for name, part in file.regions.items()},
         partitions=file.partitions,
@@ -56,8 +59,12 @@ def fleet(file: File, redis: Mapping[str, RedisTarget]) -> Fleet:
 def _version(fleet: Fleet) -> str:
     content: dict[str, Any] = asdict(fleet)
     content["rtt_ms"] = sorted(fleet.rtt_ms.items())
+    # A digest that everybody sees would let a secret be guessed.
     for region in content["regions"].values():
-        del region["redis"]["password"]  # a digest that everybody sees would let it be guessed
+        del region["redis"]["password"]
+    for queue in (content["default_queue"], *content["queues"].values()):
+        hook: dict[str, Any] = queue["on_dead"] or {}
+        hook.pop("secret", None)
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return sha256(canonical.encode()).hexdigest()[:12]
 
@@ -71,6 +78,7 @@ def _region(name: str, section: RegionSection, redis: RedisTarget) -> Region:
         weight=section.weight,
         cost=section.cost,
         limits=RegionLimits(limits.max_backlog, limits.max_wait, limits.max_spill_in),
+        new=section.new,
     )
 
 
@@ -95,7 +103,7 @@ def _rule(section: RuleSection) -> Rule:
     )
 
 
-def _queue(section: QueueSection) -> QueuePolicy:
+def _queue(section: QueueSection, on_dead: OnDead | None) -> QueuePolicy:
     backoff, dedup = section.backoff, section.dedup
     return QueuePolicy(
         attempts=section.attempts,
@@ -108,6 +116,7 @@ def _queue(section: QueueSection) -> QueuePolicy:
         starvation_after_ms=section.starvation_after,
         retention=Retention(section.retention.completed, section.retention.dead),
         failover=QueueFailover(tuple(section.failover.on), section.failover.max_hops),
+        on_dead=on_dead,
     )
 
 

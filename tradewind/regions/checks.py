@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from tradewind.fleet import Fleet, RedisTarget
+from tradewind.fleet import Fleet, RedisTarget, Webhook
 from tradewind.ids import region_code
 from tradewind.limits import MAX_NAME_BYTES, SUPPORTED_PARTITIONS
 from tradewind.policy.rules import OWN_RULE_NAMES
@@ -135,9 +135,6 @@ def _queue(name: str, queue: QueueSection) -> Iterator[MisfitError]:
     if queue.durability != "memory":
         problem = f"{queue.durability} is not served by this release; use memory"
         yield MisfitError((*here, "durability"), problem)
-    if queue.dedup.on_home_unreachable != "reject":
-        problem = "accept is not served by this release; use reject"
-        yield MisfitError((*here, "dedup", "on_home_unreachable"), problem)
     if queue.backoff.initial > queue.backoff.max:
         yield MisfitError((*here, "backoff"), "initial is longer than max")
     yield from _twice(queue.failover.on, (*here, "failover", "on"))
@@ -175,6 +172,7 @@ def warnings(fleet: Fleet) -> list[str]:
         *_lonely_fences(fleet),
         *_idle_rules(fleet),
         *_narrow_fleets(fleet),
+        *_distant_receivers(fleet),
     ]
 
 
@@ -204,6 +202,19 @@ def _idle_rules(fleet: Fleet) -> Iterator[str]:
                 yield f"rule {rule.name} prefers {name}, whose weight is 0: it gets no tasks"
         if rule.residency and idle.issuperset(fleet.inside(rule.residency)):
             yield f"rule {rule.name} fences to regions of weight 0: its tasks are refused"
+
+
+def _distant_receivers(fleet: Fleet) -> Iterator[str]:
+    if not any(rule.residency for rule in fleet.rules):
+        return
+    for name, policy in {"default": fleet.default_queue, **fleet.queues}.items():
+        hook = policy.on_dead
+        inherited = name != "default" and hook == fleet.default_queue.on_dead
+        if isinstance(hook, Webhook) and not hook.residency and not inherited:
+            yield (
+                f"the webhook of queue {name} says no residency: it hears of fenced tasks, too, by "
+                "id, queue and name; write the groups that its receiver is in"
+            )
 
 
 def _narrow_fleets(fleet: Fleet) -> Iterator[str]:

@@ -17,6 +17,9 @@ from tradewind.regions.schema import File
 _ROUNDS: Final = 8  # a replacement may uncover the next refusal; the schema is 6 deep
 
 
+_WHOLE: Final = frozenset({"on_dead"})  # half of one and half of another means nothing
+
+
 @dataclass(frozen=True, slots=True)
 class Mended:
     """A file to look at, though not to use, unless `misfits` is empty."""
@@ -51,7 +54,7 @@ def validated(document: Document) -> Mended:
 
 
 def inherit(tree: dict[str, Tree]) -> dict[str, Tree]:
-    """Give every queue what `default` says and it does not."""
+    """Give every queue what `default` says and it does not: key by key, but _WHOLE at once."""
     queues = tree.get("queues")
     if not isinstance(queues, dict) or not isinstance(base := queues.get("default"), dict):
         return tree
@@ -63,7 +66,8 @@ def _merged(base: Tree, over: Tree) -> Tree:
     if not isinstance(base, dict) or not isinstance(over, dict):
         return over
     return base | {
-        key: _merged(base[key], value) if key in base else value for key, value in over.items()
+        key: _merged(base[key], value) if key in base and key not in _WHOLE else value
+        for key, value in over.items()
     }
 
 

@@ -11,6 +11,7 @@ from tradewind.fleet import (
     Affinity,
     AffinityMode,
     Backoff,
+    DeadTaskHandler,
     Dedup,
     DedupBy,
     DedupScope,
@@ -23,6 +24,7 @@ from tradewind.fleet import (
     RegionLimits,
     Retention,
     Steering,
+    Webhook,
 )
 from tradewind.limits import MAX_ATTEMPTS
 from tradewind.regions.units import Duration, Share
@@ -35,6 +37,8 @@ _MOVES, _QUEUE, _PLAN, _STEERING, _HEALTH = (
     Steering(),
     Health(),
 )
+
+_HOOK = Webhook("", "")
 
 Short = Annotated[int, Duration("1ms", "1h")]
 Long = Annotated[int, Duration("1ms", "365d")]
@@ -92,6 +96,7 @@ class RegionSection(Section):
     weight: Annotated[int, Field(ge=0, le=1000)] = 100  # routing.md section 3
     cost: Factor = 0.0
     limits: LimitsSection = LimitsSection()
+    new: bool = False  # until every router has known it for a dedup window
 
 
 class MatchSection(Section):
@@ -151,8 +156,20 @@ class QueueFailoverSection(Section):
     max_hops: Annotated[int, Field(ge=0, le=100)] = _MOVES.max_hops
 
 
+class OnDeadSection(Section):
+    """Who hears of a task that is dead for good: a webhook or a task; empty, nobody."""
+
+    webhook: str = Field(default="", repr=False)
+    secret: str = Field(default="", repr=False)
+    secret_file: str = ""
+    residency: Names = Field(default_factory=list[str])
+    timeout: Annotated[int, Duration("1ms", "1m")] = _HOOK.timeout_ms
+    task: str = ""
+    queue: str = DeadTaskHandler("").queue
+
+
 class QueueSection(Section):
-    """One queue; what it does not say it takes from `default`, key by key."""
+    """One queue; what it does not say it takes from `default`, key by key, `on_dead` whole."""
 
     attempts: Annotated[int, Field(ge=1, le=MAX_ATTEMPTS)] = _QUEUE.attempts
     backoff: BackoffSection = BackoffSection()
@@ -164,6 +181,7 @@ class QueueSection(Section):
     starvation_after: Long = _QUEUE.starvation_after_ms
     retention: RetentionSection = RetentionSection()
     failover: QueueFailoverSection = QueueFailoverSection()
+    on_dead: OnDeadSection = OnDeadSection()
 
 
 class FailoverSection(Section):

@@ -12,11 +12,10 @@ from typing import Literal
 from urllib.parse import unquote
 
 from tradewind.fleet import RedisTarget, Tls
-from tradewind.limits import KIB
+from tradewind.regions.hidden import ENV, expand, secret_in
 from tradewind.regions.reader import MisfitError
 from tradewind.regions.schema import RedisSection
 
-_ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _URL = re.compile(
     r"(?P<scheme>rediss?)://"
     r"(?:(?P<username>[^:@/?#]*)(?::(?P<password>[^@/?#]*))?@)?"
@@ -28,7 +27,6 @@ _UNIX = re.compile(r"unix://(?P<path>/[^?#@]+)")
 _HOST = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+")
 _NODE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _DEFAULT_PORT = "6379"  # Redis's own
-_MAX_PASSWORD_BYTES = 4 * KIB
 _FORMS = "write redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH"
 _NO_INLINE = "a password may not stand in the file; write ${NAME} or use password_file"
 
@@ -46,7 +44,7 @@ def target(section: RedisSection, env: Mapping[str, str], base: Path) -> RedisTa
     tls = Tls(**section.tls.model_dump()) if section.tls else None
     if tls and bool(tls.cert) != bool(tls.key):
         raise MisfitError(("tls",), "a client certificate needs both cert and key")
-    username = _expand(section.username, env, ("username",))
+    username = expand(section.username, env, ("username",))
     password = _password(section, env, base)
     if section.url:
         return _from_url(section.url, username, password, tls, env)
@@ -67,9 +65,9 @@ def _from_url(
     url: str, username: str, password: str, tls: Tls | None, env: Mapping[str, str]
 ) -> RedisTarget:
     at = ("url",)
-    from_env = _ENV.fullmatch(url) is not None
+    from_env = ENV.fullmatch(url) is not None
     if from_env:
-        url = _expand(url, env, at)
+        url = expand(url, env, at)
     if unix := _UNIX.fullmatch(url):
         if tls:
             raise MisfitError(("tls",), "a unix socket has no TLS; remove it")
@@ -79,16 +77,16 @@ def _from_url(
         extra = " without options behind a ?" if "?" in url else ""
         raise MisfitError(at, f"is not a Redis URL; {_FORMS}{extra}")
     inline = parts["password"] or ""
-    if inline and not from_env and not _ENV.fullmatch(inline):
+    if inline and not from_env and not ENV.fullmatch(inline):
         raise MisfitError(at, _NO_INLINE)
     if (inline and password) or (parts["username"] and username):
         raise MisfitError(at, "user and password stand both in the URL and beside it; keep one")
 
     def read(text: str) -> str:
         # What the environment holds is literal; only a URL that came whole from it is encoded.
-        return unquote(text) if from_env else _expand(text, env, at)
+        return unquote(text) if from_env else expand(text, env, at)
 
-    host = _expand(parts["host"], env, at)
+    host = expand(parts["host"], env, at)
     port = parts["port"] or _DEFAULT_PORT
     if not _HOST.fullmatch(host) or not _is_port(port):
         raise MisfitError(at, f"is not a Redis URL; {_FORMS}")
@@ -107,33 +105,13 @@ def _password(section: RedisSection, env: Mapping[str, str], base: Path) -> str:
     if section.password and section.password_file:
         raise MisfitError(("password_file",), "password and password_file are both given; keep one")
     if section.password:
-        if not _ENV.fullmatch(section.password):
+        if not ENV.fullmatch(section.password):
             raise MisfitError(("password",), _NO_INLINE)
-        return _expand(section.password, env, ("password",))
+        return expand(section.password, env, ("password",))
     if not section.password_file:
         return ""
     at = ("password_file",)
-    try:
-        with (base / section.password_file).open("rb") as file:
-            data = file.read(_MAX_PASSWORD_BYTES + 1)
-        secret = data.decode().removesuffix("\n").removesuffix("\r")
-    except OSError as error:
-        raise MisfitError(at, f"cannot be read: {error.strerror or 'unknown reason'}") from None
-    except UnicodeDecodeError:
-        raise MisfitError(at, "does not hold UTF-8 text") from None
-    if not secret or len(data) > _MAX_PASSWORD_BYTES:
-        raise MisfitError(at, f"must hold 1 to {_MAX_PASSWORD_BYTES} bytes, the password alone")
-    return secret
-
-
-def _expand(text: str, env: Mapping[str, str], at: tuple[str, ...]) -> str:
-    def value(found: re.Match[str]) -> str:
-        name = found[1]
-        if not env.get(name):
-            raise MisfitError(at, f"environment variable {name} is not set")
-        return env[name]
-
-    return _ENV.sub(value, text)
+    return secret_in(base / section.password_file, at, "the password")
 
 
 def _is_port(text: str) -> bool:

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from tradewind.errors import StoreError
-from tradewind.limits import KIB, MAX_CLAIM
+from tradewind.limits import KIB, MAX_CLAIM, MAX_ERROR_BYTES
 from tradewind.store import replies
-from tradewind.store.keys import PartitionKeys
+from tradewind.store.keys import PartitionKeys, place_of
 from tradewind.store.listening import listen
 from tradewind.store.region_client import CALL_TIMEOUT_S, Call
 from tradewind.store.role import Role, batched
@@ -17,6 +17,7 @@ from tradewind.task import (
     Cancel,
     Claim,
     ClaimBatch,
+    Crash,
     Finish,
     Priority,
     Progress,
@@ -32,7 +33,9 @@ Answer = TypeVar("Answer")
 Anything = TypeVar("Anything")
 
 MAX_NOTE_BYTES = 1 * KIB  # of progress; many a record holds one
-PROMOTE_PER_CLAIM = 16  # due tasks that a claim makes ready first; sweeps do the rest
+# Due tasks of each priority that a claim makes ready first, or as many as it may take: more, and
+# what is due and low would come before what is due and high.
+PROMOTE_PER_CLAIM = 16
 
 
 class ClaimsRole(Role):
@@ -46,6 +49,7 @@ class ClaimsRole(Role):
         lease_ms: Mapping[str, int],
         handlers: Sequence[str],
         limit: int,
+        suspects: int = 0,
         starvation_ms: Mapping[str, int] | None = None,
     ) -> ClaimBatch:
         """Claim up to `limit` tasks of one partition; see ports.Claims."""
@@ -57,7 +61,7 @@ class ClaimsRole(Role):
             {
                 "counts": keys.counts,
                 "leases": keys.leases,
-                "due": keys.due,
+                **keys.due,
                 "parked": keys.parked,
                 "expiry": keys.expiry,
             },
@@ -65,8 +69,9 @@ class ClaimsRole(Role):
                 "prefix": keys.prefix,
                 "worker_id": worker_id,
                 "limit": min(limit, MAX_CLAIM),
+                "suspects": min(suspects, MAX_CLAIM),
                 "handlers": json.dumps(list(handlers)),
-                "promote": PROMOTE_PER_CLAIM,
+                "promote": min(max(limit, PROMOTE_PER_CLAIM), MAX_CLAIM),
             },
             [
                 (queue_keys(keys, queue), (queue, lease, patience_ms.get(queue, "")))
@@ -138,13 +143,20 @@ class ClaimsRole(Role):
 
         def item(keys: PartitionKeys, release: Release) -> Item:
             claim = release.claim
+            hint = keys.suspects if claim.suspect else keys.wake
             return (
                 (
                     keys.task(claim.task_id),
-                    keys.ready(claim.queue, claim.priority),
-                    keys.wake(claim.queue),
+                    keys.ready(claim.queue, claim.priority, suspect=claim.suspect),
+                    hint(claim.queue),
                 ),
-                (claim.task_id, claim.token, claim.epoch, claim.queue, int(claim.priority)),
+                (
+                    claim.task_id,
+                    claim.token,
+                    claim.epoch,
+                    claim.queue,
+                    place_of(claim.priority, suspect=claim.suspect),
+                ),
             )
 
         return await self._each(
@@ -154,6 +166,32 @@ class ClaimsRole(Role):
     async def confirm_cancel(self, items: Sequence[Cancel]) -> list[Settled | StoreError]:
         """State CANCELLED; see ports.Claims."""
         return await self._settle("confirm_cancel", items, lambda c: (c.retention_ms,))
+
+    async def crashed(self, items: Sequence[Crash]) -> list[Settled | StoreError]:
+        """The attempts' processes died; see ports.Claims."""
+
+        def item(keys: PartitionKeys, crash: Crash) -> Item:
+            claim = crash.claim
+            return (
+                (
+                    keys.task(claim.task_id),
+                    keys.ready(claim.queue, claim.priority, suspect=True),
+                    keys.suspects(claim.queue),
+                ),
+                (
+                    claim.task_id,
+                    claim.token,
+                    claim.epoch,
+                    cut(crash.message, MAX_ERROR_BYTES),
+                    crash.retention_ms,
+                    crash.move_after_ms if crash.may_move else "",
+                    crash.failover,
+                ),
+            )
+
+        return await self._each(
+            "crashed", [i.claim for i in items], items, item, _settled_by("crashed")
+        )
 
     async def progress(self, items: Sequence[Progress]) -> list[Settled | StoreError]:
         """How far attempts have come; see ports.Claims."""
@@ -189,18 +227,19 @@ class ClaimsRole(Role):
     ) -> list[Answer | StoreError]:
         def build(partition: int, indices: list[int]) -> Call:
             keys = self._client.keys[partition]
-            shared = {"counts": keys.counts, "leases": keys.leases, "due": keys.due}
+            shared = {"counts": keys.counts, "leases": keys.leases, **keys.due}
             shared |= {
                 "expiry": keys.expiry,
                 "dead": keys.dead,
                 "dead_until": keys.dead_until,
                 "outbox": keys.outbox,
+                "hooks": keys.hooks,
             }
             return self._client.call(
                 script,
                 partition,
                 shared,
-                {"prefix": keys.prefix},
+                {"prefix": keys.prefix, "hooked": self._hooked()},
                 [item(keys, items[index]) for index in indices],
             )
 
@@ -226,4 +265,4 @@ def cut(text: str, most: int) -> bytes:
 def queue_keys(keys: PartitionKeys, queue: str) -> tuple[str, ...]:
     """The keys that claim and sweep take for each queue."""
     ready = (keys.ready(queue, priority) for priority in Priority)
-    return (*ready, keys.wake(queue), keys.others(queue))
+    return (*ready, keys.wake(queue), keys.others(queue), keys.suspects(queue))

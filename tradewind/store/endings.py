@@ -31,11 +31,12 @@ class EndingsRole(Role):
         places = {
             "record": keys.task(task_id),
             "counts": keys.counts,
-            "due": keys.due,
+            **keys.due,
             "expiry": keys.expiry,
             "dead": keys.dead,
             "dead_until": keys.dead_until,
             "outbox": keys.outbox,
+            "hooks": keys.hooks,
         }
         args = {"prefix": keys.prefix, "task_id": task_id, **args}
         return await self._client.run(self._client.call(script, partition, places, args))

@@ -79,10 +79,11 @@ class IntakeRole(Role):
                         ",".join(task.fence),
                         task.delay_ms,
                         unless_default(task.max_crashes),
-                        task.done_key.hex(),
+                        self._done(task, server_now_ms),
                         task.expires_ms or "",
                         self._kept_ms(task.queue, task.done_key),
                         *_entry_args(task.mark),
+                        task.not_before_ms,
                     ),
                 )
             )
@@ -90,7 +91,7 @@ class IntakeRole(Role):
         return self._client.call(
             "enqueue",
             partition,
-            {"counts": keys.counts, "due": keys.due, "expiry": keys.expiry},
+            {"counts": keys.counts, **keys.due, "expiry": keys.expiry},
             {
                 "not_after_ms": server_now_ms + wait_ms,
                 "region": self.region,
@@ -99,6 +100,14 @@ class IntakeRole(Role):
             },
             items,
         )
+
+    def _done(self, task: NewTask, server_now_ms: int) -> str:
+        """The key that its completion is remembered by, and until when: the end of its window."""
+        if not task.done_key:
+            return ""
+        start_ms = max(server_now_ms + task.delay_ms, task.not_before_ms)
+        window_ms = self._client.fleet.queue(task.queue).dedup.window_ms
+        return f"{task.done_key.hex()}:{start_ms + window_ms}"
 
     async def refuse(self, task_id: str, epoch: int) -> Stored | None:
         """Leave a tombstone, or answer the task that is here; see ports.Intake."""
@@ -130,6 +139,7 @@ class IntakeRole(Role):
                 "digest": mark.digest,
                 "request_tag": mark.request_tag,
                 "lease_ms": RESERVATION_LEASE_MS,
+                "not_before_ms": mark.not_before_ms,
             },
         )
         return None if reply[0] == "reserved" else replies.hit(reply)

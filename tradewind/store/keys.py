@@ -22,8 +22,11 @@ class PartitionKeys:
         "courier",
         "dead",
         "dead_until",
-        "due",
+        "due_high",
+        "due_low",
+        "due_normal",
         "expiry",
+        "hooks",
         "identity",
         "imports",
         "leases",
@@ -44,11 +47,14 @@ class PartitionKeys:
         self.identity = prefix + "identity"  # HASH deployment, region, ...; permanent
         self.counts = prefix + "counts"  # HASH KIND:queue, P -> tasks; fields go at 0, but P
         self.leases = prefix + "leases"  # ZSET task_id -> lease_until_ms
-        self.due = prefix + "due"  # ZSET task_id -> due_ms (SCHEDULED, FAILED)
+        self.due_high = prefix + "due:0"  # ZSET task_id -> due_ms (SCHEDULED, FAILED)
+        self.due_normal = prefix + "due:1"  # ZSET, the same
+        self.due_low = prefix + "due:2"  # ZSET, the same
         self.expiry = prefix + "expiry"  # ZSET task_id -> expires_ms, of what waits
         self.dead = prefix + "dead"  # ZSET task_id -> died_ms
         self.dead_until = prefix + "dead_until"  # ZSET task_id -> purged_ms
         self.outbox = prefix + "outbox"  # ZSET task_id -> when a courier should look at it, ms
+        self.hooks = prefix + "hooks"  # ZSET task_id -> when on_dead is to hear of it, ms
         self.moving = prefix + "moving"  # ZSET task_id -> begun_ms
         self.imports = prefix + "imports"  # ZSET task_id -> imported_ms, unsettled
         self.parked = (
@@ -60,17 +66,30 @@ class PartitionKeys:
         self.cancels = prefix + "cancels"  # shard channel: ids of running tasks to be cancelled
         self.workers = prefix + "workers"  # HASH worker_id -> report; TTL; control partition only
 
+    @property
+    def due(self) -> dict[str, str]:
+        """The sets of what is due, by slot name: one for each priority."""
+        return {
+            "due_high": self.due_high,
+            "due_normal": self.due_normal,
+            "due_low": self.due_low,
+        }
+
     def task(self, task_id: str) -> str:
         """HASH, the record. No TTL while alive or dead, then the queue's retention."""
         return f"{self.prefix}t:{task_id}"
 
-    def ready(self, queue: str, priority: int) -> str:
-        """LIST of tickets task_id:revision:ready_ms; parked ones lie in parked:QUEUE NAME."""
-        return f"{self.prefix}q:{queue}:{priority}"
+    def ready(self, queue: str, priority: int, *, suspect: bool = False) -> str:
+        """LIST of tickets task_id:revision:since_ms[:ready_ms]; parked: parked:QUEUE NAME."""
+        return f"{self.prefix}q:{queue}:{place_of(priority, suspect=suspect)}"
 
     def wake(self, queue: str) -> str:
         """LIST with at most one hint; TTL 60 s."""
         return f"{self.prefix}wake:{queue}"
+
+    def suspects(self, queue: str) -> str:
+        """LIST, the hint that suspects wait; TTL 60 s."""
+        return f"{self.prefix}suspects:{queue}"
 
     def others(self, queue: str) -> str:
         """LIST, the hint that something parked waits for a worker with other handlers; TTL 60 s."""
@@ -83,6 +102,11 @@ class PartitionKeys:
     def memory(self, task_id: str) -> str:
         """STRING, what is remembered of an import; no TTL until settled, then IMPORT_MEMORY_MS."""
         return f"{self.prefix}imp:{task_id}"
+
+
+def place_of(priority: int, *, suspect: bool) -> str:
+    """Which of its queue's lists a ticket lies in: suspects have lists of their own."""
+    return f"s{priority:d}" if suspect else f"{priority:d}"
 
 
 @lru_cache(maxsize=8)

@@ -24,7 +24,10 @@ class MoveRole(Role):
         partition = partition_in(task_id)
         keys = self._client.keys[partition]
         call = self._client.call(
-            script, partition, _move_keys(keys, task_id), {"prefix": keys.prefix, **args}
+            script,
+            partition,
+            _move_keys(keys, task_id),
+            {"prefix": keys.prefix, "hooked": self._hooked(), **args},
         )
         return cast("list[Any]", await self._client.run(call))
 
@@ -218,6 +221,7 @@ def _move_keys(keys: PartitionKeys, task_id: str) -> dict[str, str]:
         "dead_until": keys.dead_until,
         "outbox": keys.outbox,
         "moving": keys.moving,
+        "hooks": keys.hooks,
     }
 
 

@@ -101,6 +101,11 @@ class Nodes:
         offset_ms = self._clock_offset_ms.get(self._owners[partition], 0.0)
         return int(offset_ms + time.monotonic() * SECOND_MS)
 
+    def known_now_ms(self, partition: int) -> int | None:
+        """The same without asking anybody; None if no reply has told it yet."""
+        offset_ms = self._clock_offset_ms.get(self._owners[partition])
+        return None if offset_ms is None else int(offset_ms + time.monotonic() * SECOND_MS)
+
     def note_clock(self, partition: int, now_ms: int) -> None:
         """A script said what time it is at the partition's node."""
         self._note_clock(self._owners[partition], now_ms)

@@ -44,7 +44,7 @@ class ReadsRole(Role):
             self._client.call(
                 "oldest",
                 partition,
-                {"counts": keys.counts, "parked": keys.parked},
+                {"counts": keys.counts, "parked": keys.parked, **keys.due},
                 {"prefix": keys.prefix, "limit": OLDEST_LISTS},
             )
             for partition, keys in enumerate(self._client.keys)

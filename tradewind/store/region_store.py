@@ -5,8 +5,10 @@ from tradewind.store.claims import ClaimsRole
 from tradewind.store.endings import EndingsRole
 from tradewind.store.intake import IntakeRole
 from tradewind.store.moves import InboxRole, OutboxRole
+from tradewind.store.notices import NoticesRole
 from tradewind.store.reads import ReadsRole
 from tradewind.store.region_client import RegionClient
+from tradewind.store.repairs import RepairsRole
 from tradewind.store.upkeep import UpkeepRole, VitalsRole
 
 
@@ -17,8 +19,10 @@ class RegionStore(
     VitalsRole,
     ClaimsRole,
     UpkeepRole,
+    NoticesRole,
     OutboxRole,
     InboxRole,
+    RepairsRole,
 ):
     """Implements every interface of ports.py. Belongs to one event loop.
 

@@ -27,6 +27,7 @@ from tradewind.task import (
     Exported,
     Failure,
     LedgerHit,
+    Notice,
     Pointer,
     Priority,
     Record,
@@ -174,7 +175,7 @@ def remembered_import(memory: bytes) -> int | None:
 
 
 def settled(item: Reply, script: str) -> Settled:
-    """One item of finish, retry, bury, release, confirm_cancel or progress."""
+    """One item of finish, retry, bury, release, confirm_cancel, crashed or progress."""
     parts = tagged(item, script, "ok", "lost", "missing")
     state = parts[2].decode() if len(parts) > 2 else ""
     return Settled(parts[1].decode(), lost=parts[0] != "ok", state=state)
@@ -206,16 +207,15 @@ def cancelled(task_id: str, parts: Sequence[Any]) -> CancelOutcome | None:
 
 def claim(region: str, partition: int, parts: Sequence[Any], now_ms: int) -> Claim:
     """One claim of a claim's reply."""
-    task_id, queue, name, priority, token, epoch, attempt, crashes, created, ready, hop_count = (
-        part.decode() if isinstance(part, bytes) else part for part in parts[:11]
-    )
+    texts = (part.decode() if isinstance(part, bytes) else part for part in parts[:11])
+    task_id, queue, name, place, token, epoch, attempt, crashes, created, ready, hop_count = texts
     return Claim(
         task_id=task_id,
         region=region,
         partition=partition,
         queue=queue,
         name=name,
-        priority=Priority(int(priority)),
+        priority=Priority(int(place[-1])),
         token=int(token),
         epoch=int(epoch),
         attempt=int(attempt),
@@ -226,6 +226,7 @@ def claim(region: str, partition: int, parts: Sequence[Any], now_ms: int) -> Cla
         ready_ms=int(ready),
         claimed_ms=now_ms,
         hop_count=int(hop_count),
+        suspect=place.startswith("s"),
     )
 
 
@@ -273,6 +274,17 @@ def record(region: str, task_id: str, flat: Reply) -> Record | Pointer | None:
         cancel_requested="cq" in f,
         progress=float(f.get("pf", b"0")),
         progress_note=_text(f, "pn"),
+    )
+
+
+def notice(region: str, task_id: str, flat: Reply, now_ms: int) -> Notice | None:
+    """A dead task's fields as word of it; None if it is not dead any more."""
+    found = record(region, task_id, flat)
+    if not isinstance(found, Record) or found.state is not State.DEAD_LETTER:
+        return None
+    f = fields(flat)
+    return Notice(
+        found, queue=_text(f, "q"), name=_text(f, "n"), tries=_int(f, "ht"), now_ms=now_ms
     )
 
 

@@ -1,10 +1,12 @@
 """What the parts of a region's store share."""
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from tradewind.errors import StoreError
 from tradewind.ids import parse
+from tradewind.limits import REQUEST_ID_WINDOW_MS
 from tradewind.store.region_client import Call, RegionClient
 from tradewind.store.replies import DEFAULT_MAX_CRASHES
 from tradewind.store.scripts import Arg
@@ -29,13 +31,18 @@ class Role:
         """How many partitions the region has."""
         return self._client.fleet.partitions
 
+    def _hooked(self) -> str:
+        """Which queues have an on_dead, as scripts that bury take it: see lua/lib/announce.lua."""
+        hooked = self._client.fleet.hooked
+        return json.dumps(hooked) if hooked else ""
+
     def _kept_ms(self, queue: str, done_key: bytes) -> int:
         """For how long a record stays once its task has expired, which nobody reports.
 
-        As long as a completed one; of a deduplicated submit at least as long as its window.
+        As long as a completed one, and at least as long as a ledger entry may name it.
         """
         policy = self._client.fleet.queue(queue)
-        window_ms = policy.dedup.window_ms if done_key else 0
+        window_ms = policy.dedup.window_ms if done_key else REQUEST_ID_WINDOW_MS
         return max(policy.retention.completed_ms, window_ms)
 
 

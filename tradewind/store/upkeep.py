@@ -14,6 +14,7 @@ from tradewind.limits import (
     HOUR_MS,
     MAX_EXPIRE,
     MAX_PROMOTE,
+    REQUEST_ID_WINDOW_MS,
     SECOND_MS,
     WORKER_GONE_MS,
 )
@@ -22,7 +23,7 @@ from tradewind.store import replies
 from tradewind.store.claims import queue_keys
 from tradewind.store.region_client import RegionClient
 from tradewind.store.role import Role
-from tradewind.store.waits import Waits
+from tradewind.store.waits import Waits, Wants
 from tradewind.task import Heartbeat, LiveWorker, Reaped, Swept
 
 CONTROL = 0  # the partition that keeps what belongs to the region and not to a task
@@ -43,11 +44,14 @@ class UpkeepRole(Role):
         queues: Sequence[str],
         partitions: Sequence[int],
         *,
+        ready: bool = True,
+        suspects: bool = False,
         cold: Collection[int] = (),
         timeout_s: float,
     ) -> int | None:
         """Block until a partition may have work; see ports.Upkeep."""
-        return await self._waits.wait(queues, partitions, cold=cold, timeout_s=timeout_s)
+        wants = Wants(tuple(queues), ready, suspects, frozenset(cold))
+        return await self._waits.wait(wants, partitions, timeout_s=timeout_s)
 
     async def close_waits(self) -> None:
         """Close the connections that block. Idempotent."""
@@ -64,10 +68,11 @@ class UpkeepRole(Role):
             {
                 "counts": keys.counts,
                 "leases": keys.leases,
-                "due": keys.due,
+                **keys.due,
                 "dead": keys.dead,
                 "dead_until": keys.dead_until,
                 "outbox": keys.outbox,
+                "hooks": keys.hooks,
                 "moving": keys.moving,
                 "imports": keys.imports,
                 "courier": keys.courier,
@@ -84,7 +89,9 @@ class UpkeepRole(Role):
             },
             [(queue_keys(keys, queue), (queue,)) for queue in queues],
         )
-        _, now_ms, *numbers, is_courier, ended = cast("list[Any]", await self._client.run(call))
+        _, now_ms, *numbers, is_courier, ended, hooks = cast(
+            "list[Any]", await self._client.run(call)
+        )
         depth, promoted, expired, next_due_ms, outbox, moving, unsettled = numbers
         return Swept(
             depth=depth,
@@ -97,6 +104,7 @@ class UpkeepRole(Role):
             courier=is_courier == 1,
             now_ms=int(now_ms),
             expired=ended,
+            hooks=hooks,
         )
 
     async def reap(self, partition: int, *, limit: int) -> list[Reaped]:
@@ -111,9 +119,15 @@ class UpkeepRole(Role):
                 "dead": keys.dead,
                 "dead_until": keys.dead_until,
                 "outbox": keys.outbox,
+                "hooks": keys.hooks,
                 "expiry": keys.expiry,
             },
-            {"prefix": keys.prefix, "limit": limit, "deaths": self._deaths()},
+            {
+                "prefix": keys.prefix,
+                "limit": limit,
+                "deaths": self._deaths(),
+                "hooked": self._hooked(),
+            },
         )
         _, *items = cast("list[Any]", await self._client.run(call))
         return [
@@ -122,12 +136,13 @@ class UpkeepRole(Role):
         ]
 
     def _deaths(self) -> str:
+        """What becomes of those that crash too often, whom no ledger entry must outlive."""
         fleet = self._client.fleet
         policies = {"": fleet.default_queue, **fleet.queues}
         return json.dumps(
             {
                 name: [
-                    policy.retention.dead_ms,
+                    max(policy.retention.dead_ms, policy.dedup.window_ms, REQUEST_ID_WINDOW_MS),
                     fleet.failover.dead_after_ms if "crashed" in policy.failover.on else -1,
                 ]
                 for name, policy in policies.items()
@@ -178,6 +193,10 @@ class VitalsRole(Role):
         took_ms = (time.perf_counter() - asked_s) * SECOND_MS
         self._client.nodes.note_clock(partition, int(cast("bytes", reply[1])))
         return took_ms
+
+    def now_ms(self) -> int | None:
+        """The store's clock as last heard of; see ports.Vitals."""
+        return self._client.nodes.known_now_ms(CONTROL)
 
     async def workers(self) -> list[LiveWorker]:
         """Live workers of the region; see ports.Vitals."""

@@ -6,7 +6,7 @@ it would be lost with its connection, and work would lie until the next sweep.
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -14,6 +14,7 @@ from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection
 
 from tradewind.errors import StoreError, StoreUnavailable
+from tradewind.store.keys import PartitionKeys
 from tradewind.store.link import cause_of, read_reply
 from tradewind.store.region_client import RegionClient
 
@@ -29,6 +30,30 @@ class _Hint:
 
     partition: int
     marker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """What a wait is for; see ports.Upkeep."""
+
+    queues: tuple[str, ...]
+    ready: bool
+    suspects: bool
+    cold: frozenset[int]
+
+    def markers(self, keys: Sequence[PartitionKeys], partitions: Sequence[int]) -> dict[str, int]:
+        """The hints to block on, with their partitions. Redis serves the first that is set.
+
+        What this worker can surely run goes first, what may be for workers with other handlers
+        last.
+        """
+        found: dict[str, int] = {}
+        if self.ready:
+            found |= {keys[p].wake(q): p for p in partitions for q in self.queues}
+        if self.suspects:
+            found |= {keys[p].suspects(q): p for p in partitions for q in self.queues}
+        warm = [p for p in partitions if p not in self.cold]
+        return found | {keys[p].others(q): p for p in warm for q in self.queues}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,36 +77,32 @@ class Waits:
 
     async def wait(
         self,
-        queues: Sequence[str],
+        wants: Wants,
         partitions: Sequence[int],
         *,
-        cold: Collection[int],
         timeout_s: float,
     ) -> int | None:
         """Block until a partition may have work; see ports.Upkeep. The first answer wins."""
         await self._client.nodes.owner(0)
         groups = self._groups(partitions)
-        if not groups:
+        if not groups or not (wants.ready or wants.suspects):
             await asyncio.sleep(timeout_s)
             return None
         if len(groups) == 1:
-            hint = await self._block(groups[0], queues, cold, timeout_s)
+            hint = await self._block(groups[0], wants, timeout_s)
         else:
-            hint = await self._first(groups, queues, cold, timeout_s)
+            hint = await self._first(groups, wants, timeout_s)
         return None if hint is None else hint.partition
 
     async def _first(
         self,
         groups: list[list[int]],
-        queues: Sequence[str],
-        cold: Collection[int],
+        wants: Wants,
         timeout_s: float,
     ) -> _Hint | None:
         self._turn = (self._turn + 1) % len(groups)
         groups = groups[self._turn :] + groups[: self._turn]
-        waits = [
-            asyncio.create_task(self._block(group, queues, cold, timeout_s)) for group in groups
-        ]
+        waits = [asyncio.create_task(self._block(group, wants, timeout_s)) for group in groups]
         taken: _Hint | None = None
         try:
             for done in asyncio.as_completed(waits):
@@ -120,16 +141,13 @@ class Waits:
     async def _block(
         self,
         partitions: list[int],
-        queues: Sequence[str],
-        cold: Collection[int],
+        wants: Wants,
         timeout_s: float,
     ) -> _Hint | None:
         # Redis serves the first key that has something: rotate, or the last partition starves.
         self._turn = (self._turn + 1) % len(partitions)
         turned = partitions[self._turn :] + partitions[: self._turn]
-        keys = {self._client.keys[p].wake(q): p for p in turned for q in queues}
-        # After those of ready work: what this worker can surely run goes first.
-        keys |= {self._client.keys[p].others(q): p for p in turned if p not in cold for q in queues}
+        keys = wants.markers(self._client.keys, turned)
         line: _Line | None = None
         try:
             async with asyncio.timeout(timeout_s + _MARGIN_S):

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tradewind.v1 import task_pb2 as tradewind_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19tradewind/v1/record.proto\x12\x0ctradewind.v1\x1a\x17tradewind/v1/task.proto\"\xbc\x01\n\nStoredSpec\x12$\n\x04spec\x18\x01 \x01(\x0b\x32\x16.tradewind.v1.TaskSpec\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\x0c\x12\r\n\x05\x66\x65nce\x18\x03 \x03(\t\x12\x13\n\x0btraceparent\x18\x04 \x01(\t\x12\x14\n\x0c\x62irth_region\x18\x05 \x01(\t\x12\x14\n\x0c\x64\x65\x64uplicated\x18\x06 \x01(\x08\x12\x15\n\rcreated_at_ms\x18\x07 \x01(\x03\x12\x0c\n\x04rule\x18\x08 \x01(\t\"-\n\nStoredHops\x12\x1f\n\x04hops\x18\x01 \x03(\x0b\x32\x11.tradewind.v1.Hop\"?\n\x0bStoredError\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\ttraceback\x18\x03 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19tradewind/v1/record.proto\x12\x0ctradewind.v1\x1a\x17tradewind/v1/task.proto\"\xcf\x01\n\nStoredSpec\x12$\n\x04spec\x18\x01 \x01(\x0b\x32\x16.tradewind.v1.TaskSpec\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\x0c\x12\r\n\x05\x66\x65nce\x18\x03 \x03(\t\x12\x13\n\x0btraceparent\x18\x04 \x01(\t\x12\x14\n\x0c\x62irth_region\x18\x05 \x01(\t\x12\x14\n\x0c\x64\x65\x64uplicated\x18\x06 \x01(\x08\x12\x15\n\rcreated_at_ms\x18\x07 \x01(\x03\x12\x0c\n\x04rule\x18\x08 \x01(\t\x12\x11\n\tannounces\x18\t \x01(\t\"-\n\nStoredHops\x12\x1f\n\x04hops\x18\x01 \x03(\x0b\x32\x11.tradewind.v1.Hop\"?\n\x0bStoredError\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\ttraceback\x18\x03 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,9 +33,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tradewind.v1.record_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_STOREDSPEC']._serialized_start=69
-  _globals['_STOREDSPEC']._serialized_end=257
-  _globals['_STOREDHOPS']._serialized_start=259
-  _globals['_STOREDHOPS']._serialized_end=304
-  _globals['_STOREDERROR']._serialized_start=306
-  _globals['_STOREDERROR']._serialized_end=369
+  _globals['_STOREDSPEC']._serialized_end=276
+  _globals['_STOREDHOPS']._serialized_start=278
+  _globals['_STOREDHOPS']._serialized_end=323
+  _globals['_STOREDERROR']._serialized_start=325
+  _globals['_STOREDERROR']._serialized_end=388
 # @@protoc_insertion_point(module_scope)

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class StoredSpec(_message.Message):
-    __slots__ = ("spec", "fingerprint", "fence", "traceparent", "birth_region", "deduplicated", "created_at_ms", "rule")
+    __slots__ = ("spec", "fingerprint", "fence", "traceparent", "birth_region", "deduplicated", "created_at_ms", "rule", "announces")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     FENCE_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,7 @@ class StoredSpec(_message.Message):
     DEDUPLICATED_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
+    ANNOUNCES_FIELD_NUMBER: _ClassVar[int]
     spec: _task_pb2.TaskSpec
     fingerprint: bytes
     fence: _containers.RepeatedScalarFieldContainer[str]
@@ -25,7 +26,8 @@ class StoredSpec(_message.Message):
     deduplicated: bool
     created_at_ms: int
     rule: str
-    def __init__(self, spec: _Optional[_Union[_task_pb2.TaskSpec, _Mapping]] = ..., fingerprint: _Optional[bytes] = ..., fence: _Optional[_Iterable[str]] = ..., traceparent: _Optional[str] = ..., birth_region: _Optional[str] = ..., deduplicated: _Optional[bool] = ..., created_at_ms: _Optional[int] = ..., rule: _Optional[str] = ...) -> None: ...
+    announces: str
+    def __init__(self, spec: _Optional[_Union[_task_pb2.TaskSpec, _Mapping]] = ..., fingerprint: _Optional[bytes] = ..., fence: _Optional[_Iterable[str]] = ..., traceparent: _Optional[str] = ..., birth_region: _Optional[str] = ..., deduplicated: _Optional[bool] = ..., created_at_ms: _Optional[int] = ..., rule: _Optional[str] = ..., announces: _Optional[str] = ...) -> None: ...
 
 class StoredHops(_message.Message):
     __slots__ = ("hops",)

@@ -29,6 +29,9 @@ class Pulse:
             raise self.failure
         return 500.0 if self.probes == 1 else self.rtt_ms  # the first one has to connect
 
+    def now_ms(self) -> int | None:
+        return None
+
     async def workers(self) -> list[LiveWorker]:
         if self.failure is not None:
             raise self.failure

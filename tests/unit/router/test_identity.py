@@ -1,7 +1,7 @@
 from dataclasses import replace
 from typing import Any
 
-from router.identity import Identity, identify, partition
+from tradewind.admission.identity import Identity, homes, identify, partition
 from tradewind.fingerprint import read_body
 from tradewind.fleet import Dedup, Fleet, QueuePolicy, RedisTarget, Region
 from tradewind.ids import partition_of
@@ -128,3 +128,61 @@ def test_the_partition_is_that_of_the_affinity_key_else_of_the_entry_else_any() 
     assert partition(Draft("n", affinity_key="u"), keyed, 64, 5) == partition_of(b"u", 64)
     assert partition(Draft("n"), keyed, 64, 5) == partition_of(keyed.mark.key, 64)
     assert partition(Draft("n"), who(), 64, 69) == 5
+
+
+def changed(name: str, **changes: Any) -> Fleet:
+    one = replace(FLEET.regions[name], **changes)
+    return replace(FLEET, regions={**FLEET.regions, name: one})
+
+
+def keys(count: int = 300) -> list[bytes]:
+    return [f"key {number}".encode() for number in range(count)]
+
+
+def test_a_region_that_joins_or_leaves_keeps_no_entry_alone_and_every_one_that_it_will_have() -> (
+    None
+):
+    smaller = replace(FLEET, regions={k: v for k, v in FLEET.regions.items() if k != "us-east"})
+    for changing in (changed("us-east", new=True), changed("us-east", weight=0)):
+        seen: set[int] = set()
+        for key in keys():
+            found = homes(key, (), changing)
+            seen.add(len(found))
+            assert found[0] == homes(key, (), smaller)[0]
+            assert found[-1] == homes(key, (), FLEET)[0]
+        assert seen == {1, 2}
+
+
+def test_without_a_change_every_key_has_one_home() -> None:
+    assert {len(homes(key, (), FLEET)) for key in keys()} == {1}
+
+
+def test_a_fence_whose_only_regions_are_leaving_still_has_a_home() -> None:
+    assert homes(b"k", ("us",), changed("us-east", weight=0)) == ("us-east",)
+
+
+def test_a_fence_without_regions_has_no_home() -> None:
+    assert homes(b"k", ("moon",), FLEET) == ()
+
+
+def test_the_spare_home_of_a_request_id_is_where_another_file_has_its_home() -> None:
+    changing = changed("us-east", new=True)
+    spares: list[str] = []
+    for number in range(100):
+        now, later = (who(fleet, request_id=f"r{number}") for fleet in (changing, FLEET))
+        assert later.home in {now.home, now.spare}
+        assert now.home in {later.home, later.spare}
+        assert now.home != "us-east"
+        spares.append(now.spare)
+    assert "us-east" in spares
+
+
+def test_only_a_queue_that_accepts_has_stand_ins_and_they_are_inside_the_fence() -> None:
+    lenient = replace(FLEET, default_queue=QueuePolicy(dedup=Dedup(on_home_unreachable="accept")))
+    one = who(lenient, idempotency_key="k")
+    fenced = who(lenient, fence=("eu",), idempotency_key="k")
+
+    assert {one.home, *one.stand_ins} == set(FLEET.regions)
+    assert {fenced.home, *fenced.stand_ins} == {"eu-west", "eu-north"}
+    assert who(idempotency_key="k").stand_ins == ()
+    assert who(lenient, request_id="r").stand_ins == ()

@@ -1,5 +1,4 @@
 import asyncio
-import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -7,17 +6,10 @@ from typing import Any
 
 import pytest
 
-from tradewind import codec
-from tradewind.clock import ManualClock
-from tradewind.fleet import Fleet, QueuePolicy
-from tradewind.handlers import App, Context, Reject, Retry, Signals
-from tradewind.limits import MAX_ERROR_BYTES, MAX_RESULT_BYTES
-from tradewind.task import Claim, Draft, Failure, Priority
-from tradewind.v1.task_pb2 import TaskSpec
-from worker.describe import describe
-from worker.run import Job, Ran, attempt, prepare
-from worker.settle import (
-    CalledOff,
+from tests.unit.worker.jobs import FLEET, claim, packed, run
+from tradewind.attempts.describe import describe
+from tradewind.attempts.job import Job, prepare
+from tradewind.attempts.settle import (
     Failed,
     HandedBack,
     Rejected,
@@ -28,56 +20,12 @@ from worker.settle import (
     Unreadable,
     Verdict,
 )
-from worker.slot import Halt
+from tradewind.handlers import App, Context, Reject, Retry, Signals
+from tradewind.limits import MAX_ERROR_BYTES, MAX_RESULT_BYTES
+from tradewind.task import Failure
+from tradewind.v1.task_pb2 import TaskSpec
+from worker.run import Ran
 from worker.threads import Threads
-
-FLEET = Fleet(regions={}, default_queue=QueuePolicy(attempts=5, timeout_ms=60_000))
-
-
-def claim(packed: bytes, name: str = "t") -> Claim:
-    return Claim(
-        task_id="t1",
-        region="eu",
-        partition=0,
-        queue="default",
-        name=name,
-        priority=Priority.NORMAL,
-        token=7,
-        epoch=1,
-        attempt=2,
-        crashes=0,
-        packed=packed,
-        hops=b"",
-        created_ms=0,
-        ready_ms=0,
-        claimed_ms=0,
-        hop_count=0,
-    )
-
-
-def packed(spec: TaskSpec, *, deduplicated: bool = False) -> bytes:
-    return codec.pack(
-        Draft(name=spec.name, spec=spec.SerializeToString()),
-        fingerprint=b"\xab" * 32,
-        fence=(),
-        traceparent="",
-        birth_region="eu",
-        deduplicated=deduplicated,
-        created_ms=0,
-        rule="",
-    )
-
-
-def job(function: Callable[..., Any], **settings: Any) -> Job:
-    app = App()
-    app.task("t", **settings)(function)
-    prepared = prepare(claim(packed(TaskSpec(name="t"))), app, FLEET, Signals())
-    assert isinstance(prepared, Job)
-    return prepared
-
-
-async def run(function: Callable[..., Any], **settings: Any) -> Ran:
-    return await attempt(job(function, **settings), Threads(), Halt(), ManualClock())
 
 
 async def fine() -> dict[str, int]:
@@ -229,127 +177,6 @@ async def test_a_coroutine_is_cancelled_at_its_limit() -> None:
     ran = await run(slow, timeout=0.02)
     assert ran == Ran(TimedOut(Failure("timeout", "the attempt ran longer than 0.02 s")))
     assert cleaned.is_set()
-
-
-async def test_a_thread_past_its_limit_is_reported_and_keeps_its_slot() -> None:
-    release, seen = threading.Event(), threading.Event()
-
-    def stuck(ctx: Context) -> None:
-        release.wait(10)
-        if ctx.cancelled:
-            seen.set()
-
-    ran = await run(stuck, timeout=0.02)
-    assert isinstance(ran.verdict, TimedOut)
-    assert ran.leftover is not None
-    assert not ran.leftover.done()
-    release.set()
-    await ran.leftover
-    assert seen.is_set()
-
-
-async def test_a_stopped_attempt_is_handed_back() -> None:
-    started = asyncio.Event()
-
-    async def slow() -> None:
-        started.set()
-        await asyncio.sleep(60)
-
-    halt = Halt()
-    running = asyncio.create_task(attempt(job(slow), Threads(), halt, ManualClock()))
-    await started.wait()
-    halt.end()
-    assert await running == Ran(HandedBack())
-
-
-async def completes_all_the_same() -> int:
-    try:
-        await asyncio.sleep(60)
-    except asyncio.CancelledError:
-        return 1
-    return 2
-
-
-async def fails_while_it_stops() -> None:
-    try:
-        await asyncio.sleep(60)
-    finally:
-        raise ValueError("while tidying up")
-
-
-def looks(ctx: Context) -> None:
-    while not ctx.cancelled:
-        time.sleep(0.001)
-
-
-def does_not_look(ctx: Context) -> int:
-    ctx.signals.cancelled.wait(10)
-    return 1
-
-
-async def waits() -> None:
-    await asyncio.sleep(60)
-
-
-async def refuses_to_end() -> None:
-    for _ in range(2):
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(60)
-
-
-ONE = Success(b"1", "application/json")
-CALLED_OFF: dict[str, tuple[Callable[..., Any], Verdict]] = {
-    "a coroutine is cancelled": (waits, CalledOff()),
-    "one that fails while it stops has stopped": (fails_while_it_stops, CalledOff()),
-    "one that completes all the same has completed": (completes_all_the_same, ONE),
-    "a plain function that looked has stopped": (looks, CalledOff()),
-    "one that did not look has completed": (does_not_look, ONE),
-}
-
-
-@pytest.mark.parametrize(("function", "verdict"), CALLED_OFF.values(), ids=CALLED_OFF)
-async def test_how_an_attempt_ends_whose_cancel_was_asked_for(
-    function: Callable[..., Any], verdict: Verdict
-) -> None:
-    halt = Halt()
-    running = asyncio.create_task(attempt(job(function), Threads(), halt, ManualClock()))
-    await asyncio.sleep(0)  # it starts
-    await asyncio.sleep(0)
-    halt.call_off()
-    assert await running == Ran(verdict)
-
-
-async def test_what_was_called_off_before_it_started_does_not_start() -> None:
-    started: list[int] = []
-
-    async def starts() -> None:
-        started.append(1)
-
-    halt = Halt()
-    halt.call_off()
-    assert await attempt(job(starts), Threads(), halt, ManualClock()) == Ran(CalledOff())
-    assert started == []
-
-
-async def test_a_handler_that_does_not_stop_has_its_time_limit_all_the_same() -> None:
-    halt = Halt()
-    stubborn = job(refuses_to_end, timeout=0.05)
-    running = asyncio.create_task(attempt(stubborn, Threads(), halt, ManualClock()))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    halt.call_off()
-    assert isinstance((await running).verdict, TimedOut)
-
-
-async def test_a_worker_that_goes_waits_no_longer_for_what_was_called_off() -> None:
-    halt = Halt()
-    running = asyncio.create_task(attempt(job(refuses_to_end), Threads(), halt, ManualClock()))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    halt.call_off()
-    await asyncio.sleep(0)
-    halt.end()
-    assert (await running).verdict == HandedBack()
 
 
 def test_the_tasks_own_settings_win_over_the_handlers_and_those_over_the_queues() -> None:

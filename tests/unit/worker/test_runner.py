@@ -1,20 +1,25 @@
 """The nets of the runner: a fault of the worker itself settles the claim and keeps nothing."""
 
 import asyncio
+import secrets
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import NoReturn
 
 import pytest
 
-from tests.unit.worker.world import KEEP_MS, Parts, claims
+from tests.unit.worker.world import KEEP_MS, PLACE, Parts, a_task, claims
+from tradewind.attempts.settle import HandedBack
 from tradewind.fleet import Fleet
 from tradewind.state import State
 from tradewind.store.region_store import RegionStore
-from tradewind.task import Record
+from tradewind.task import Claim, Crash, Record
+from worker.run import Ran
 from worker.runner import Runner
 
 SECRET = "hunter2"
+LEASE = {"default": 60_000}
 
 
 async def fine() -> int:
@@ -37,9 +42,8 @@ async def runner_of(home: RegionStore, parts: Parts) -> AsyncGenerator[Runner]:
         guard=parts.guard,
         pace=parts.pace,
         reach=parts.reach,
-        on_change=lambda: None,
-        on_due=lambda _partition, _in_ms: None,
-        on_buried=lambda _partition, _in_ms: None,
+        children=parts.children,
+        hears=parts.hears,
     )
     reporting = asyncio.create_task(runner.report())
     async with asyncio.timeout(10):
@@ -51,7 +55,7 @@ FAULTS = {
     "preparing": ("worker.runner.prepare", breaks),
     "attempting": ("worker.runner.attempt", breaks),
     "attempting, in the guise of a cancellation": ("worker.runner.attempt", breaks_later),
-    "encoding": ("worker.run._success", breaks),
+    "encoding": ("tradewind.attempts.outcome.returned", breaks),
     "settling": ("worker.runner.settle", breaks),
 }
 
@@ -124,3 +128,83 @@ async def test_what_arrives_while_the_worker_stops_is_handed_back(
     assert isinstance(record, Record)
     assert (record.state, record.attempts, parts.guard.held) == (State.PENDING, 0, 0)
     assert runner.handed_back == {claim.partition}
+
+
+async def suspect(home: RegionStore, crashes: int) -> Claim:
+    """The claim of a task that has crashed before; `crashes` with the one that is booked now."""
+    await home.enqueue([a_task(secrets.randbits(30))], timeout_s=5)
+    first = await home.claim(PLACE, worker_id="w", lease_ms=LEASE, handlers=["t"], limit=1)
+    (held,) = first.claims
+    for _ in range(crashes - 1):
+        await home.crashed([Crash(held, "as asked", KEEP_MS, may_move=False)])
+        batch = await home.claim(
+            PLACE, worker_id="w", lease_ms=LEASE, handlers=["t"], limit=0, suspects=1
+        )
+        (held,) = batch.claims
+    assert (held.suspect, held.crashes) == (True, crashes)
+    return held
+
+
+async def test_a_suspect_takes_no_slot_and_its_death_is_counted(
+    home: RegionStore, one_region: Fleet
+) -> None:
+    parts = Parts(home, one_region, fine)
+    second, last = await suspect(home, 2), await suspect(home, 3)
+    async with runner_of(home, parts) as runner:
+        for claim in (second, last):
+            runner.start(claim, parts.clock.monotonic_ms(), stopping=False)
+            assert (runner.busy, len(runner.suspects)) == (0, 1)
+            await runner.idle()
+    await parts.children.close()
+    records = [await home.read(claim.task_id) for claim in (second, last)]
+    assert [(r.state, r.crashes, r.attempts) for r in records if isinstance(r, Record)] == [
+        (State.PENDING, 2, 0),
+        (State.DEAD_LETTER, 3, 0),
+    ]
+    assert (len(runner.suspects), parts.guard.held) == (0, 0)
+
+
+async def test_a_suspect_without_a_place_goes_back_and_its_crash_before_others_start(
+    home: RegionStore, one_region: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = Parts(home, one_region, fine)
+    second, last = await suspect(home, 2), await suspect(home, 3)
+    seen: list[tuple[State, int]] = []
+
+    async def looks(*_: object) -> Ran:
+        record = await home.read(last.task_id)
+        assert isinstance(record, Record)
+        seen.append((record.state, record.crashes))
+        return Ran(HandedBack())
+
+    monkeypatch.setattr("worker.runner.apart.attempt", looks)
+    async with runner_of(home, parts) as runner:
+        for claim in (second, last):
+            runner.start(claim, parts.clock.monotonic_ms(), stopping=False)
+        await runner.idle()
+    assert seen == [(State.PENDING, 2)]
+
+
+async def test_half_of_the_slots_stuck_wear_a_process_out(
+    home: RegionStore, one_region: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worker.run._STUCK_AFTER_S", 0.0)
+    release = threading.Event()
+    parts = Parts(home, one_region, lambda: release.wait(10), timeout=0.02)
+    first, second = await claims(home, 2)
+    async with runner_of(home, parts) as runner:
+        runner.start(first, parts.clock.monotonic_ms(), stopping=False)
+        await runner.idle(but_stuck=True)
+        assert (parts.heard, runner.active()) == ([], True)
+        runner.start(second, parts.clock.monotonic_ms(), stopping=False)
+        await runner.idle(but_stuck=True)
+        assert (parts.heard, runner.busy, parts.guard.held) == (["worn out"], 2, 2)
+        runner.end_all()
+        await runner.idle()
+        assert (runner.busy, parts.guard.held) == (2, 0), "a slot is free when its thread is"
+        release.set()
+        while runner.busy:  # noqa: ASYNC110 - the end of a thread
+            await asyncio.sleep(0.001)
+    records = [await home.read(claim.task_id) for claim in (first, second)]
+    kinds = [r.failure.kind for r in records if isinstance(r, Record) and r.failure]
+    assert kinds == ["timeout", "timeout"]

@@ -2,21 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from tradewind.fleet import Backoff, Dedup, FailoverKind, QueueFailover, QueuePolicy, Retention
-from tradewind.task import (
-    Bury,
-    Cancel,
-    Claim,
-    Failure,
-    Finish,
-    Priority,
-    Release,
-    RetryAt,
-    Settlement,
-)
-from worker.settle import (
+from tradewind.attempts.settle import (
     FAULT,
     CalledOff,
+    Died,
     Failed,
     HandedBack,
     Rejected,
@@ -29,6 +18,19 @@ from worker.settle import (
     Verdict,
     after_fault,
     settle,
+)
+from tradewind.fleet import Backoff, Dedup, FailoverKind, QueueFailover, QueuePolicy, Retention
+from tradewind.task import (
+    Bury,
+    Cancel,
+    Claim,
+    Crash,
+    Failure,
+    Finish,
+    Priority,
+    Release,
+    RetryAt,
+    Settlement,
 )
 
 CLAIM = Claim(
@@ -73,6 +75,30 @@ CASES: dict[str, tuple[Claim, Verdict, Terms, Settlement]] = {
         Success(b"1", "application/json"),
         replace(TERMS, deduplicated=True),
         Finish(CLAIM, b"1", "application/json", 15),
+    ),
+    "a result outlives the repeats of its submit": (
+        CLAIM,
+        Success(b"1", "application/json"),
+        replace(TERMS, by_request=True),
+        Finish(CLAIM, b"1", "application/json", 900_000),
+    ),
+    "a death of its process is counted by the store": (
+        CLAIM,
+        Died("it exited"),
+        TERMS,
+        Crash(
+            CLAIM,
+            "it exited",
+            20,
+            may_move=False,
+            failover="failover.on of queue mail does not list crashed",
+        ),
+    ),
+    "one that is pinned stays, whatever the file moves": (
+        CLAIM,
+        Died("it exited"),
+        replace(TERMS, pinned_to="eu", deduplicated=True),
+        Crash(CLAIM, "it exited", 20, may_move=False, failover="pinned to region eu"),
     ),
     "a failure with attempts left waits": (CLAIM, Failed(ERROR), TERMS, RetryAt(CLAIM, 500, ERROR)),
     "the wait doubles": (
@@ -228,3 +254,10 @@ def test_a_fault_of_the_worker_uses_an_attempt_and_kills_after_the_last() -> Non
         RetryAt(CLAIM, 1000, FAULT),
         Bury(LAST, "exhausted", FAULT, 99, may_move=False, failover="the worker failed at it"),
     ]
+
+
+def test_what_crashed_too_often_moves_where_the_file_says_so() -> None:
+    on: tuple[FailoverKind, ...] = ("crashed",)
+    policy = replace(POLICY, failover=QueueFailover(on=on, max_hops=1))
+    crash = Crash(CLAIM, "it exited", 20, may_move=True, move_after_ms=5)
+    assert settle(CLAIM, Died("it exited"), policy, TERMS, jitter=0) == crash

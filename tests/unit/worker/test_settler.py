@@ -5,11 +5,21 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from tests.unit.worker.world import KEEP_MS, Parts, claims
+from tests.unit.worker.world import KEEP_MS, PLACE, Parts, a_task, claims
 from tradewind.fleet import Fleet
 from tradewind.state import State
 from tradewind.store.region_store import RegionStore
-from tradewind.task import Bury, Cancel, Failure, Finish, Record, Release, RetryAt, Settlement
+from tradewind.task import (
+    Bury,
+    Cancel,
+    Crash,
+    Failure,
+    Finish,
+    Record,
+    Release,
+    RetryAt,
+    Settlement,
+)
 from worker.settler import Settler
 
 BAD = "\udcff"  # a lone surrogate: no Redis command can hold it
@@ -103,3 +113,21 @@ async def test_an_end_other_than_asked_is_counted_as_what_it_is(
     )
     assert [said[claim.task_id] for claim in wanted] == ["cancelled"] * 4 + ["completed"]
     assert [r.state for r in records] == [State.CANCELLED] * 4 + [State.COMPLETED]
+
+
+async def test_a_crash_is_another_try_until_it_was_the_last_one(
+    home: RegionStore, one_region: Fleet
+) -> None:
+    tasks = [a_task(0), replace(a_task(1), max_crashes=1)]
+    await home.enqueue(tasks, timeout_s=5)
+    batch = await home.claim(
+        PLACE, worker_id="w", lease_ms={"default": 60_000}, handlers=["t"], limit=2
+    )
+    crashes = [Crash(claim, "it exited", KEEP_MS, may_move=False) for claim in batch.claims]
+    said, records = await settle(home, one_region, list[Settlement](crashes))
+    assert [said[task.task_id] for task in tasks] == ["retried", "dead"]
+    by_id = {record.task_id: record for record in records}
+    assert [(by_id[t.task_id].state, by_id[t.task_id].death) for t in tasks] == [
+        (State.PENDING, ""),
+        (State.DEAD_LETTER, "crashed"),
+    ]

@@ -38,6 +38,7 @@ async def test_more_than_one_sweep_ends_is_ended_at_once(
         reach=parts.reach,
         clock=clock,
         on_swept=lambda partition, what: note(partition, what.expired),
+        on_dead=lambda _partition: None,
     )
     # By the server's clock, which rules: it promotes nothing, and sweeps nothing of ours.
     while (await home.sweep(0, worker_id="w", queues=["default"], courier=False)).now_ms < soon_ms:

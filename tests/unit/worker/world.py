@@ -1,6 +1,7 @@
 """Tasks and parts for tests that drive pieces of a worker against a real store."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tradewind import codec, ids
@@ -10,10 +11,13 @@ from tradewind.handlers import App
 from tradewind.store.region_store import RegionStore
 from tradewind.task import Claim, Draft, NewTask, Priority
 from tradewind.v1.task_pb2 import TaskSpec
+from worker.children import Children
 from worker.guard import Guard
 from worker.pool import Pace, Pool
 from worker.reach import Reach
+from worker.runner import Hears
 
+APP = Path(__file__).with_name("child_app.py")  # what children load
 PLACE = 3  # the partition of every task here
 KEEP_MS = 3_600_000
 
@@ -52,15 +56,24 @@ class Parts:
         fleet: Fleet,
         handler: Callable[..., Any] | None = None,
         clock: Clock | None = None,
+        timeout: float | None = None,
     ) -> None:
-        """`handler` runs tasks named t."""
+        """`handler` runs tasks named t, for at most `timeout` seconds; a child has its own."""
         self.clock = clock or SystemClock()
         app = App()
         if handler is not None:
-            app.task("t")(handler)
+            app.task("t", timeout=timeout)(handler)
         self.pool = Pool("w", "eu-west", ("default",), 4, fleet, app, "1", 0)
         self.pace = Pace(self.pool, self.clock)
         self.reach = Reach(self.clock)
+        self.children = Children(f"{APP}:app", region="eu-west", directory=Path.cwd())
+        self.heard: list[str] = []
+        self.hears = Hears(
+            change=lambda: None,
+            due=lambda _partition, _in_ms: None,
+            buried=lambda _partition, _in_ms: None,
+            worn_out=lambda: self.heard.append("worn out"),
+        )
         # Never started: it only knows what is held.
         self.guard = Guard(
             lambda: store, fleet=fleet, clock=self.clock, beat=self.pace.beat, reach=self.reach

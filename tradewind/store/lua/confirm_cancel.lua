@@ -17,7 +17,7 @@ local now_ms = math.floor(now_us() / 1000)
 local reply = { 'ok' }
 for i = 0, (#KEYS - 2) / KEYS_EACH - 1 do
   local record, a = KEYS[3 + i * KEYS_EACH], 2 + i * ARGV_EACH
-  local item = not_held(record, ARGV[a], ARGV[a + 1], ARGV[a + 2], 'CANCELLED')
+  local item = not_reporting(record, ARGV[a], ARGV[a + 1], ARGV[a + 2], 'CANCELLED')
   if not item then
     redis.call('ZREM', leases, ARGV[a])
     count(counts, 'r:' .. redis.call('HGET', record, 'q'), -1)

@@ -1,44 +1,66 @@
 #!lua flags=no-writes
--- oldest: how long the longest waiting ready task of each queue and priority has waited, parked
--- ones included. A list with many stale tickets at its head is not told of until they are dropped.
+-- oldest: for how long the longest waiting task of each queue and priority could have started:
+-- ready ones, parked ones included, and due ones that nobody has made ready. A list with many stale
+-- tickets at its head is not told of until they are dropped.
 --
--- KEYS[1] counts  HASH  says which lists there are
--- KEYS[2] parked  HASH  queue, "queue name" -> tickets that no claimer could run yet
+-- KEYS[1] counts      HASH  says which lists there are
+-- KEYS[2] parked      HASH  queue, "queue name" -> tickets that no claimer could run yet
+-- KEYS[3] due_high    ZSET  task_id -> due_ms
+-- KEYS[4] due_normal  ZSET
+-- KEYS[5] due_low     ZSET
 -- ARGV[1] prefix  of the partition's keys: lists and records are learnt
 -- ARGV[2] limit   int, lists to look at, and parked lists as many again
--- RETURNS {"ok", item...}; item: {queue, priority, age_ms} | {"moving"}
--- @include now here
-local prefix, limit, HEADS = ARGV[1], tonumber(ARGV[2]), 4
+-- RETURNS {"ok", item...}; item: {queue, priority, age_ms}; a place may come more than once
+-- RETURNS | {"moving"}
+-- @include now here ticket
+local prefix, limit, HEADS, DUE = ARGV[1], tonumber(ARGV[2]), 4, 16
 local now_ms = math.floor(now_us() / 1000)
 local reply, lists = { 'ok' }, {}
+
+-- False: the record has left this node. `at_revision`: nil for any that waits to be due.
+local function tell(id, at_revision, since_ms)
+  local record = prefix .. 't:' .. id
+  if not here({ record }) then
+    return false
+  end
+  local v = redis.call('HMGET', record, 'st', 'rv', 'pr', 'q')
+  local waits = at_revision and v[1] == 'PENDING' and v[2] == at_revision
+    or not at_revision and (v[1] == 'SCHEDULED' or v[1] == 'FAILED')
+  if waits then
+    reply[#reply + 1] = { v[4], v[3], math.max(0, now_ms - tonumber(since_ms)) }
+  end
+  return true
+end
+
 -- COUNT bounds a pass over a big hash; a small one comes whole.
 for _, field in ipairs(redis.call('HSCAN', KEYS[1], 0, 'COUNT', limit)[2]) do
-  local priority, queue = string.match(field, '^p([012]):(.+)$')
-  if priority then
-    lists[#lists + 1] = { prefix .. 'q:' .. queue .. ':' .. priority, queue }
+  local place, queue = string.match(field, '^p(s?[012]):(.+)$')
+  if place then
+    lists[#lists + 1] = prefix .. 'q:' .. queue .. ':' .. place
   end
 end
 for _, field in ipairs(redis.call('HSCAN', KEYS[2], 0, 'COUNT', limit)[2]) do
-  local queue = string.match(field, '^(%S+) ')
-  if queue then
-    lists[#lists + 1] = { prefix .. 'parked:' .. field, queue }
+  if string.find(field, ' ', 1, true) then
+    lists[#lists + 1] = prefix .. 'parked:' .. field
   end
 end
 for i = 1, math.min(#lists, 2 * limit) do
-  local key, queue = lists[i][1], lists[i][2]
-  if not here({ key }) then
+  if not here({ lists[i] }) then
     return { 'moving' }
   end
-  for _, ticket in ipairs(redis.call('LRANGE', key, 0, HEADS - 1)) do
-    local id, revision, ready_ms = string.match(ticket, '^(.-):(%d+):(%d+)$')
-    local record = prefix .. 't:' .. id
-    if not here({ record }) then
+  for _, text in ipairs(redis.call('LRANGE', lists[i], 0, HEADS - 1)) do
+    local t = parse(text)
+    if not tell(t.id, t.revision, t.ready_ms) then
       return { 'moving' }
     end
-    local v = redis.call('HMGET', record, 'st', 'rv', 'pr')
-    if v[1] == 'PENDING' and v[2] == revision then
-      reply[#reply + 1] = { queue, v[3], math.max(0, now_ms - tonumber(ready_ms)) }
-      break
+  end
+end
+for _, key in ipairs({ KEYS[3], KEYS[4], KEYS[5] }) do
+  local late = redis.call('ZRANGEBYSCORE', key, '-inf', int(now_ms), 'WITHSCORES',
+    'LIMIT', 0, DUE)
+  for i = 1, #late, 2 do
+    if not tell(late[i], nil, late[i + 1]) then
+      return { 'moving' }
     end
   end
 end

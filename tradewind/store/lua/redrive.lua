@@ -8,6 +8,7 @@
 -- KEYS[4] dead_until  ZSET
 -- KEYS[5] outbox      ZSET
 -- KEYS[6] expiry      ZSET  task_id -> expires_ms, of what waits
+-- KEYS[7] hooks       ZSET  task_id -> when on_dead is to hear of it, ms
 -- ARGV[1] prefix  of the partition's keys: list and hint are learnt from the record
 -- ARGV[2] task_id
 -- ARGV[3] epoch   int, as the caller read it
@@ -25,7 +26,8 @@ end
 redis.call('ZREM', KEYS[3], task_id)
 redis.call('ZREM', KEYS[4], task_id)
 redis.call('ZREM', KEYS[5], task_id)
-redis.call('HDEL', record, 'at', 'cr', 'hc', 'se', 'fo', 'dk', 'fa', 'pf', 'pn')
+redis.call('ZREM', KEYS[7], task_id)
+redis.call('HDEL', record, 'at', 'cr', 'hc', 'se', 'fo', 'dk', 'fa', 'pf', 'pn', 'ht')
 count(counts, 'd:' .. v[3], -1)
 make_ready(prefix, counts, record, task_id, v[3], v[4], math.floor(now_us() / 1000), false)
 may_expire(KEYS[6], record, task_id)

@@ -7,13 +7,13 @@
 -- KEYS[3] expiry  ZSET  task_id -> expires_ms, of what waits
 -- ARGV[1] prefix  of the partition's keys
 -- EACH KEYS record  HASH
--- EACH KEYS ready   LIST  tickets of its queue and priority
--- EACH KEYS wake    LIST  the queue's hint
+-- EACH KEYS ready   LIST  tickets of its queue and place: see lib/places
+-- EACH KEYS wake    LIST  the hint that tells of them
 -- EACH ARGV task_id
 -- EACH ARGV token     int
 -- EACH ARGV epoch     int
 -- EACH ARGV queue
--- EACH ARGV priority
+-- EACH ARGV place
 -- RETURNS {"ok", item...}; item: {"ok", task_id} | {"ok", task_id, state}
 -- RETURNS | {"lost", task_id, state} | {"missing", task_id}
 -- @include now counts wake changed ready ended over held instead
@@ -23,7 +23,7 @@ local now_ms = math.floor(now_us() / 1000)
 local reply = { 'ok' }
 for i = 0, (#KEYS - 3) / KEYS_EACH - 1 do
   local record, a = KEYS[4 + i * KEYS_EACH], 2 + i * ARGV_EACH
-  local item = not_held(record, ARGV[a], ARGV[a + 1], ARGV[a + 2], 'PENDING', true)
+  local item = not_reporting(record, ARGV[a], ARGV[a + 1], ARGV[a + 2], 'PENDING', true)
     or cancelled_instead(counts, leases, prefix, record, ARGV[a], now_ms)
   if not item then
     redis.call('HINCRBY', record, 'at', -1)

@@ -9,6 +9,7 @@
 -- ARGV[5] digest
 -- ARGV[6] request_tag
 -- ARGV[7] lease_ms     int
+-- ARGV[8] not_before_ms  int, the window counts from then, by this server's clock; 0 = from now
 -- RETURNS {"reserved"} | {"hit", task_id, region, epoch, confirmed, lease_left_ms, mine,
 -- RETURNS same_payload, adopted, state}
 -- @include now ledger
@@ -25,5 +26,5 @@ if v[1] and not repeated and not moves_on then
 end
 redis.call('HSET', entry, 'id', ARGV[1], 'rg', ARGV[2], 'ep', ARGV[3], 'dg', ARGV[5],
   'rq', ARGV[6], 'le', int(now_ms + lease_ms))
-redis.call('PEXPIRE', entry, ARGV[4])
+redis.call('PEXPIRE', entry, int(tonumber(ARGV[4]) + math.max(0, tonumber(ARGV[8]) - now_ms)))
 return { 'reserved' }

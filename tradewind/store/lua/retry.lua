@@ -2,10 +2,12 @@
 -- retry: an attempt failed; the task waits in state FAILED until it is due. It ends instead if its
 -- cancel was asked for, or if it has expired.
 --
--- KEYS[1] counts  HASH
--- KEYS[2] leases  ZSET  task_id -> lease_until_ms
--- KEYS[3] due     ZSET  task_id -> due_ms
--- KEYS[4] expiry  ZSET  task_id -> expires_ms, of what waits
+-- KEYS[1] counts      HASH
+-- KEYS[2] leases      ZSET  task_id -> lease_until_ms
+-- KEYS[3] due_high    ZSET  task_id -> due_ms
+-- KEYS[4] due_normal  ZSET
+-- KEYS[5] due_low     ZSET
+-- KEYS[6] expiry      ZSET  task_id -> expires_ms, of what waits
 -- ARGV[1] prefix  for the watch channel
 -- EACH KEYS record  HASH
 -- EACH ARGV task_id
@@ -17,18 +19,19 @@
 -- EACH ARGV traceback
 -- RETURNS {"ok", item...}; item: {"ok", task_id} | {"ok", task_id, state}
 -- RETURNS | {"lost", task_id, state} | {"missing", task_id}
--- @include now counts changed ended over held instead
-local counts, leases, due, expiry = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+-- @include now counts changed ended due over held instead
+local counts, leases, expiry = KEYS[1], KEYS[2], KEYS[6]
+local due = { KEYS[3], KEYS[4], KEYS[5] }
 local prefix = ARGV[1]
 local KEYS_EACH, ARGV_EACH = 1, 7
 local now_ms = math.floor(now_us() / 1000)
 local reply = { 'ok' }
-for i = 0, (#KEYS - 4) / KEYS_EACH - 1 do
-  local record, a = KEYS[5 + i * KEYS_EACH], 2 + i * ARGV_EACH
-  local item = not_held(record, ARGV[a], ARGV[a + 1], ARGV[a + 2], 'FAILED', true)
+for i = 0, (#KEYS - 6) / KEYS_EACH - 1 do
+  local record, a = KEYS[7 + i * KEYS_EACH], 2 + i * ARGV_EACH
+  local item = not_reporting(record, ARGV[a], ARGV[a + 1], ARGV[a + 2], 'FAILED', true)
     or cancelled_instead(counts, leases, prefix, record, ARGV[a], now_ms)
   if not item then
-    local v = redis.call('HMGET', record, 'q', 'ex', 'xk')
+    local v = redis.call('HMGET', record, 'q', 'ex', 'xk', 'pr')
     redis.call('HSET', record, 'ek', ARGV[a + 4], 'em', ARGV[a + 5], 'et', ARGV[a + 6])
     redis.call('HDEL', record, 'wk', 'pf', 'pn')
     redis.call('ZREM', leases, ARGV[a])
@@ -37,9 +40,9 @@ for i = 0, (#KEYS - 4) / KEYS_EACH - 1 do
       ended(prefix, record, ARGV[a], 'EXPIRED', now_ms, v[3])
       item = { 'ok', ARGV[a], 'EXPIRED' }
     else
-      local due_ms = int(now_ms + tonumber(ARGV[a + 3]))
-      redis.call('HSET', record, 'st', 'FAILED', 'nx', due_ms)
-      redis.call('ZADD', due, due_ms, ARGV[a])
+      local due_ms = now_ms + tonumber(ARGV[a + 3])
+      redis.call('HSET', record, 'st', 'FAILED', 'nx', int(due_ms))
+      be_due(due, v[4], ARGV[a], due_ms)
       may_expire(expiry, record, ARGV[a])
       count(counts, 'f:' .. v[1], 1)
       changed(prefix, record, ARGV[a])

@@ -7,5 +7,5 @@ local record = KEYS[1]
 if redis.call('EXISTS', record) == 0 then
   return { 'missing' }
 end
-redis.call('HSET', record, 'wt', '1')
+redis.call('HSETNX', record, 'wt', '1')
 return { 'ok', redis.call('HGETALL', record) }

@@ -7,10 +7,13 @@ local function count(counts, field, by)
   end
 end
 
--- `priority` is '0' (high), '1' or '2' (low).
-local function count_ready(counts, queue, priority, by)
+-- By priority, suspects included, and these once more by their own place.
+local function count_ready(counts, queue, place, by)
   redis.call('HINCRBY', counts, 'P', by)
-  count(counts, 'p' .. priority .. ':' .. queue, by)
+  count(counts, 'p' .. string.sub(place, -1) .. ':' .. queue, by)
+  if #place > 1 then
+    count(counts, 'p' .. place .. ':' .. queue, by)
+  end
 end
 
 local function depth(counts)

@@ -19,3 +19,13 @@ local function not_held(record, task_id, token, epoch, done, or_ended)
   end
   return { 'lost', task_id, v[1] }
 end
+
+-- The same for a report of how the attempt went. Whoever reports is alive: the crash that the claim
+-- of a suspect booked (`bk`) is taken back.
+local function not_reporting(record, task_id, token, epoch, done, or_ended)
+  local item = not_held(record, task_id, token, epoch, done, or_ended)
+  if not item and redis.call('HDEL', record, 'bk') == 1 then
+    redis.call('HINCRBY', record, 'cr', -1)
+  end
+  return item
+end

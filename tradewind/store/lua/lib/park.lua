@@ -42,14 +42,14 @@ local function park(c, queue, t, ticket)
   recount(c, queue, t.name, 1)
 end
 
--- Back to the head of their ready lists, oldest first again. `places`: "queue priority" -> list.
-local function unpark(c, found, places)
+-- Back to the head of their ready lists, oldest first again.
+local function unpark(c, found)
   for _, from in ipairs(found) do
     for i = #from.tickets, 1, -1 do
       local ticket = parse(from.tickets[i])
       local t = c.seen[ticket.id]
       if is_good(t, ticket) then
-        local list = places[from.queue .. ' ' .. t.priority]
+        local list = c.places[from.queue .. ' ' .. t.place]
         redis.call('LPUSH', list.key, ticket.text)
         list.added = list.added + 1
       end

@@ -5,10 +5,10 @@
 local function in_order(lists, now_ms)
   local passes = {}
   for rank, list in ipairs(lists) do
-    local head = list.patience_ms and redis.call('LINDEX', list.key, 0)
-    local ready_ms = head and parse(head).ready_ms
-    if ready_ms and now_ms - ready_ms > list.patience_ms then
-      passes[#passes + 1] = { list = list, rank = rank, head_ms = ready_ms,
+    local head = list.patience_ms and not list.empty and redis.call('LINDEX', list.key, 0)
+    local since_ms = head and parse(head).since_ms
+    if since_ms and now_ms - since_ms > list.patience_ms then
+      passes[#passes + 1] = { list = list, rank = rank, head_ms = since_ms,
         before_ms = now_ms - list.patience_ms }
     end
   end
@@ -25,14 +25,14 @@ end
 -- seen: tickets that cannot be run must not hide those behind them. False: moving.
 local function look_ahead(c, passes, want, most)
   for _, pass in ipairs(passes) do
-    local list, done = pass.list, false
+    local list, done = pass.list, pass.list.empty
     while want > 0 and most > 0 and not done do
       local last = list.looked + math.min(want, most) - 1
       local tickets = redis.call('LRANGE', list.key, list.looked, last)
       done = #tickets == 0
       for _, text in ipairs(tickets) do
         local ticket = parse(text)
-        if ticket.ready_ms >= pass.before_ms then
+        if ticket.since_ms >= pass.before_ms then
           done = true
           break
         end
@@ -40,7 +40,8 @@ local function look_ahead(c, passes, want, most)
         if not t then
           return false
         end
-        want = want - ((t.runnable and not t.only_ends and is_good(t, ticket)) and 1 or 0)
+        local taken = t.runnable and not t.only_ends and is_good(t, ticket)
+        want = want - ((taken and not is_misplaced(t, list)) and 1 or 0)
         list.looked, most = list.looked + 1, most - 1
       end
     end

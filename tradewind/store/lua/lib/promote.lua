@@ -1,31 +1,41 @@
--- What is due (SCHEDULED, FAILED) becomes PENDING, or EXPIRED, at most `most` at a time.
--- Two steps, so that every touch comes before the first write. nil: a key has left this node.
+-- What is due (SCHEDULED, FAILED) becomes PENDING, or EXPIRED: high before normal before low, at
+-- most `most` of each, the longest due first. Each priority has its own share, so that those that
+-- come due all the time cannot hide the others. Two steps, so that every touch comes before the
+-- first write. nil: a key has left this node.
 local function find_due(prefix, due, now_ms, most)
-  local ids = redis.call('ZRANGEBYSCORE', due, '-inf', int(now_ms), 'LIMIT', 0, most)
-  local found = {}
-  for i, id in ipairs(ids) do
-    local record = prefix .. 't:' .. id
-    if not here({ record }) then
-      return nil
+  local found = { next_due_ms = -1 }
+  for _, key in ipairs(due) do
+    local entries = redis.call('ZRANGEBYSCORE', key, '-inf', int(now_ms), 'WITHSCORES',
+      'LIMIT', 0, most)
+    for i = 1, #entries, 2 do
+      local record = prefix .. 't:' .. entries[i]
+      if not here({ record }) then
+        return nil
+      end
+      local v = redis.call('HMGET', record, 'st', 'q', 'pr', 'ex', 'xk', 'cr')
+      local place = v[2] and place_of(v[3], v[6])
+      if place and not here({ list_at(prefix, v[2], place), hint_of(prefix, v[2], place) }) then
+        return nil
+      end
+      found[#found + 1] = { id = entries[i], key = key, due_ms = tonumber(entries[i + 1]),
+        record = record, state = v[1], queue = v[2], place = place,
+        over = is_over(v[4], now_ms), keep_ms = v[5] }
     end
-    local v = redis.call('HMGET', record, 'st', 'q', 'pr', 'ex', 'xk')
-    if v[2] and not here({ prefix .. 'q:' .. v[2] .. ':' .. v[3], prefix .. 'wake:' .. v[2] }) then
-      return nil
+    -- Read now: promoting may empty the key.
+    local following = redis.call('ZRANGE', key, #entries / 2, #entries / 2, 'WITHSCORES')
+    local in_ms = following[1] and math.max(0, tonumber(following[2]) - now_ms)
+    if in_ms and (found.next_due_ms < 0 or in_ms < found.next_due_ms) then
+      found.next_due_ms = in_ms
     end
-    found[i] = { id = id, record = record, state = v[1], queue = v[2], priority = v[3],
-      over = is_over(v[4], now_ms), keep_ms = v[5] }
   end
-  -- Read now: promoting may empty the key.
-  local following = redis.call('ZRANGE', due, #ids, #ids, 'WITHSCORES')
-  found.next_due_ms = following[1] and math.max(0, tonumber(following[2]) - now_ms) or -1
   return found
 end
 
 -- Each promoted task gets its new `revision` in `found`; ids of expired ones are added to `gone`,
 -- what drop_expiry takes.
-local function promote(prefix, counts, due, found, now_ms, gone)
+local function promote(prefix, counts, found, now_ms, gone)
   for _, task in ipairs(found) do
-    redis.call('ZREM', due, task.id)
+    redis.call('ZREM', task.key, task.id)
     if task.state == 'FAILED' or task.state == 'SCHEDULED' then
       count(counts, (task.state == 'FAILED' and 'f:' or 's:') .. task.queue, -1)
       if task.over then
@@ -34,8 +44,8 @@ local function promote(prefix, counts, due, found, now_ms, gone)
       else
         redis.call('HDEL', task.record, 'nx')
         task.revision = make_ready(prefix, counts, task.record, task.id, task.queue,
-          task.priority, now_ms, false)
-        wake(prefix .. 'wake:' .. task.queue)
+          task.place, now_ms, false, task.due_ms)
+        wake(hint_of(prefix, task.queue, task.place))
       end
     end
   end

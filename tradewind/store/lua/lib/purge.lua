@@ -1,7 +1,13 @@
+local function is_due(set, id, now_ms)
+  local at_ms = redis.call('ZSCORE', set, id)
+  return (at_ms and tonumber(at_ms) <= now_ms) and 1 or 0
+end
+
 -- Dead letters past their retention, at most `most` at a time: found first, then removed.
--- nil: a record has left this node. `found.due`: those in the outbox that a courier could take.
-local function find_past(prefix, dead_until, outbox, now_ms, most)
-  local found = { due = 0 }
+-- nil: a record has left this node. `due` and `hooks`: how many of them a courier, or an on_dead,
+-- still waits for.
+local function find_past(prefix, dead_until, outbox, hooks, now_ms, most)
+  local found = { due = 0, hooks = 0 }
   found.ids = redis.call('ZRANGEBYSCORE', dead_until, '-inf', int(now_ms), 'LIMIT', 0, most)
   for _, id in ipairs(found.ids) do
     local record = prefix .. 't:' .. id
@@ -12,13 +18,13 @@ local function find_past(prefix, dead_until, outbox, now_ms, most)
     if v[1] == 'DEAD_LETTER' then
       found[#found + 1] = { record = record, queue = v[2] }
     end
-    local at_ms = redis.call('ZSCORE', outbox, id)
-    found.due = found.due + ((at_ms and tonumber(at_ms) <= now_ms) and 1 or 0)
+    found.due = found.due + is_due(outbox, id, now_ms)
+    found.hooks = found.hooks + is_due(hooks, id, now_ms)
   end
   return found
 end
 
-local function purge(counts, dead, dead_until, outbox, found)
+local function purge(counts, dead, dead_until, outbox, hooks, found)
   for _, task in ipairs(found) do
     redis.call('DEL', task.record)
     count(counts, 'd:' .. task.queue, -1)
@@ -26,6 +32,7 @@ local function purge(counts, dead, dead_until, outbox, found)
   if #found.ids > 0 then
     redis.call('ZREM', dead, unpack(found.ids))
     redis.call('ZREM', outbox, unpack(found.ids))
+    redis.call('ZREM', hooks, unpack(found.ids))
     redis.call('ZREM', dead_until, unpack(found.ids))
   end
 end

@@ -7,8 +7,10 @@ local function known(record, epoch)
   return v[1] == 'REFUSED' and { 'tombstone' } or { 'known', v[1] }
 end
 
--- Stores the item whose keys begin at `k` and arguments at `a`, in the order of enqueue's header.
-local function store(prefix, counts, due, expiry, k, a, now_ms)
+-- Stores the item whose keys begin at `k` and arguments at `a`, in the order of enqueue's header,
+-- to start at `start_ms` at the earliest. Due times are no hint that stays: of the first one of the
+-- partition a worker is told, who then knows when to look.
+local function store(prefix, counts, due, expiry, k, a, now_ms, start_ms)
   local record, id, queue, priority = KEYS[k], ARGV[a], ARGV[a + 1], ARGV[a + 3]
   redis.call('HSET', record, 'sp', ARGV[a + 4], 'q', queue, 'n', ARGV[a + 2], 'pr', priority,
     'ep', ARGV[a + 5], 'ca', int(now_ms))
@@ -24,10 +26,11 @@ local function store(prefix, counts, due, expiry, k, a, now_ms)
     end
     redis.call('ZADD', expiry, ARGV[a + 10], id)
   end
-  local delay_ms = tonumber(ARGV[a + 7])
-  if delay_ms > 0 then
-    redis.call('HSET', record, 'st', 'SCHEDULED', 'nx', int(now_ms + delay_ms))
-    redis.call('ZADD', due, int(now_ms + delay_ms), id)
+  if start_ms > now_ms then
+    redis.call('HSET', record, 'st', 'SCHEDULED', 'nx', int(start_ms))
+    if be_due(due, priority, id, start_ms) then
+      wake(KEYS[k + 2])
+    end
     count(counts, 's:' .. queue, 1)
     changed(prefix, record, id)
     return { 'stored', 'SCHEDULED' }

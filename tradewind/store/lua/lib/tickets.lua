@@ -2,16 +2,20 @@
 -- written. A ticket is good if its record is PENDING at the ticket's revision. It is run if the
 -- caller has the handler; one whose fingerprint was completed by `first`, or that is `over`
 -- (expired), only ends.
-local function parse(ticket)
-  local id, revision, ready_ms = string.match(ticket, '^(.-):(%d+):(%d+)$')
-  return { text = ticket, id = id, revision = revision, ready_ms = tonumber(ready_ms) }
+local function set_of(names)
+  local set = {}
+  for _, name in ipairs(names) do
+    set[name] = true
+  end
+  return set
 end
 
 local function parked_key(prefix, queue, name)
   return prefix .. 'parked:' .. queue .. ' ' .. name
 end
 
--- Returns the task, nil if a key of it has left this node. c: prefix, handlers, seen, now_ms.
+-- Returns the task, nil if a key of it has left this node. c: prefix, handlers, seen, now_ms;
+-- places: "queue place" -> list.
 local function look(c, id, queue)
   if c.seen[id] then
     return c.seen[id]
@@ -20,11 +24,11 @@ local function look(c, id, queue)
   if not here({ record }) then
     return nil
   end
-  local v = redis.call('HMGET', record, 'st', 'rv', 'n', 'pr', 'dd', 'ex')
+  local v = redis.call('HMGET', record, 'st', 'rv', 'n', 'pr', 'dd', 'ex', 'cr')
   local t = { id = id, record = record, state = v[1], revision = v[2], name = v[3] or '',
-    priority = v[4], expires = v[6], over = is_over(v[6], c.now_ms) }
+    place = place_of(v[4] or '', v[7]), expires = v[6], over = is_over(v[6], c.now_ms) }
   if v[5] then
-    t.mark = c.prefix .. 'done:' .. v[5]
+    t.mark = done_mark(c.prefix, v[5], c.now_ms)
     if not here({ t.mark }) then
       return nil
     end
@@ -50,10 +54,9 @@ local function is_good(t, ticket)
 end
 
 -- What is due and belongs to the caller's lists may be claimed in this very call. False: moving.
--- `places`: "queue priority" -> list.
-local function look_at_due(c, due_now, places)
+local function look_at_due(c, due_now)
   for _, task in ipairs(due_now) do
-    task.list = task.queue and places[task.queue .. ' ' .. task.priority]
+    task.list = task.queue and c.places[task.queue .. ' ' .. task.place]
     if task.list and not look(c, task.id, task.queue) then
       return false
     end

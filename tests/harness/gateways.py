@@ -1,0 +1,54 @@
+"""More routers for a fleet that runs, each a process of its own, which a test may kill."""
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.harness.yard import Yard
+from tradewind.local.leash import leashed
+
+
+class Gateway:
+    """A router process that serves at `address`."""
+
+    def __init__(self, process: Process, address: str) -> None:
+        self.process, self.address = process, address
+
+    async def kill(self) -> None:
+        """kill -9."""
+        self.process.kill()
+        await self.process.wait()
+
+    async def stop(self, log: Path) -> None:
+        """SIGTERM; a router that is not killed leaves with 0."""
+        if self.process.returncode is None:
+            self.process.terminate()
+            assert await self.process.wait() == 0, f"see {log}"
+
+
+async def started(world: Yard, region: str, log: Path, **env: str) -> Gateway:
+    """Start one more router of a region, in an environment of its own."""
+    command = [sys.executable, "-P", "-m", "router", "--config", str(world.config(region))]
+    command += ["--region", region, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    with log.open("ab") as file:
+        process = await asyncio.create_subprocess_exec(
+            *leashed(command), stdout=PIPE, stderr=file, env={**os.environ, **env}
+        )
+    assert process.stdout is not None
+    ready = (await process.stdout.readline()).decode()
+    assert ready.startswith("ready grpc="), f"see {log}"
+    return Gateway(process, ready.split()[1].removeprefix("grpc="))
+
+
+@asynccontextmanager
+async def gateway(world: Yard, region: str, log: Path, **env: str) -> AsyncGenerator[str]:
+    """The same for the length of a block. Gives its address."""
+    one = await started(world, region, log, **env)
+    try:
+        yield one.address
+    finally:
+        await one.stop(log)

@@ -1,0 +1,68 @@
+"""Run the test suite on every form and version of Redis: `make test-all`.
+
+    python tools/test_all.py [PYTEST OPTIONS]
+
+Forms (in memory, standalone, a Cluster of three primaries) are parameters inside the tests.
+Versions are runs: all tests on the wheel's Redis, then on Redis 7 those that depend on the server.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT)]
+
+from tools import redis_seven  # noqa: E402 - needs the path above
+from tradewind.local.errors import LocalSetupError  # noqa: E402
+from tradewind.local.redis_server import SERVER_VARIABLE, find_server  # noqa: E402
+
+NEWEST_MAJOR = 8
+ON_THE_STORE = ("scripts", "contract", "machine", "rpc", "flow", "cases")
+
+
+def runs() -> list[tuple[str, Mapping[str, str], Sequence[str]]]:
+    """Title, environment and paths of each run. Raises MissingError, before anything runs."""
+    try:
+        newest = find_server()
+    except LocalSetupError as error:
+        raise redis_seven.MissingError(str(error)) from None
+    if newest.version[0] < NEWEST_MAJOR:
+        raise redis_seven.MissingError(
+            f"the tests on Redis {NEWEST_MAJOR} would run on {newest.path}, which is older: run "
+            f"`pip install 'tradewind[local]'`, or name a newer server in {SERVER_VARIABLE}"
+        )
+    older = redis_seven.find()
+    return [
+        (f"all tests on {newest.path}", {SERVER_VARIABLE: str(newest.path)}, ["tests"]),
+        (
+            f"tests of the store on {older}",
+            {SERVER_VARIABLE: str(older)},
+            [f"tests/{name}" for name in ON_THE_STORE],
+        ),
+    ]
+
+
+def main(options: Sequence[str]) -> int:
+    """Run each, and return the first exit status that is not 0."""
+    try:
+        planned = runs()
+    except redis_seven.MissingError as missing:
+        sys.stderr.write(f"{missing}\n")
+        return 1
+    statuses: list[int] = []
+    for title, env, paths in planned:
+        sys.stdout.write(f"=== {title}\n")
+        sys.stdout.flush()
+        command = [sys.executable, "-m", "pytest", *options, *paths]
+        done = subprocess.run(command, cwd=ROOT, env={**os.environ, **env}, check=False)
+        statuses.append(done.returncode)
+    for (title, _, _), status in zip(planned, statuses, strict=True):
+        sys.stdout.write(f"=== {'passed' if not status else f'failed ({status})'}: {title}\n")
+    return next((status for status in statuses if status), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,178 @@
+"""What a router needs of a region: taking tasks in, answering for them, ending them."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
+
+from tradewind.errors import StoreError
+from tradewind.task import (
+    CancelOutcome,
+    EnqueueOutcome,
+    LedgerHit,
+    LedgerMark,
+    LiveWorker,
+    NewTask,
+    Pointer,
+    Priority,
+    QueueCounts,
+    Record,
+    Stored,
+)
+
+
+class Intake(Protocol):
+    """Storing new tasks in one region (router)."""
+
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        ...
+
+    async def enqueue(
+        self, tasks: Sequence[NewTask], *, timeout_s: float
+    ) -> tuple[list[EnqueueOutcome | StoreError], Mapping[int, int]]:
+        """Store each task unless its id, or its ledger entry, is known.
+
+        Returns outcomes in order, and ready depth by partition as seen by the scripts (the load
+        report). Nothing is stored after min(timeout_s, NOT_AFTER_MS) from now by the store's clock.
+        """
+        ...
+
+    async def refuse(self, task_id: str, epoch: int) -> Stored | None:
+        """Leave a tombstone, so that `task_id` cannot be stored here at `epoch` or a lower one.
+
+        Returns the task instead if it is already here; then nothing changed.
+        """
+        ...
+
+
+class Ledger(Protocol):
+    """Who already submitted this: entries whose home is this region (router)."""
+
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        ...
+
+    async def reserve(
+        self, mark: LedgerMark, task_id: str, region: str, epoch: int
+    ) -> LedgerHit | None:
+        """Reserve `mark` for (task_id, region, epoch); None means reserved.
+
+        A hit that is unconfirmed and past its lease is adopted: the hit says so, and the
+        lease is this caller's. For the reservation's own task_id with a higher epoch, the
+        entry moves on to (epoch, region).
+        """
+        ...
+
+    async def confirm(self, mark: LedgerMark, task_id: str, epoch: int) -> bool:
+        """The task is stored. False if the entry no longer says (task_id, epoch)."""
+        ...
+
+    async def unreserve(self, mark: LedgerMark, task_id: str, epoch: int) -> bool:
+        """Take an unconfirmed reservation of (task_id, epoch) back. False if it is not there."""
+        ...
+
+    async def forget(self, mark: LedgerMark, task_id: str) -> bool:
+        """The task was cancelled: its key is free again. False if the entry is another task's."""
+        ...
+
+
+class Cancels(Protocol):
+    """Ending tasks of one region before they are done (router)."""
+
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        ...
+
+    async def cancel(self, task_id: str, *, retention_ms: int) -> CancelOutcome | None:
+        """End a task that waits or is dead; ask the holder of one that runs. None: not here.
+
+        `retention_ms`: for how long its record stays readable once it has ended. A second call
+        gives the same answer, or Cancelled once a request was confirmed.
+        """
+        ...
+
+
+class DeadLetters(Protocol):
+    """Reviving or removing dead tasks of one region (router). `epoch` as the caller read it."""
+
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        ...
+
+    async def redrive(self, task_id: str, epoch: int) -> bool:
+        """State PENDING: attempts, crashes and moves afresh, history kept. False: not dead so."""
+        ...
+
+    async def purge(self, task_id: str, epoch: int) -> bool:
+        """Remove the task for good. False if it is not dead at this epoch: nothing changed."""
+        ...
+
+
+class Reads(Protocol):
+    """Reading tasks of one region (router)."""
+
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        ...
+
+    async def read(self, task_id: str) -> Record | Pointer | None:
+        """The task, what is left of it, or None."""
+        ...
+
+    async def watch(self, task_id: str) -> Record | Pointer | None:
+        """As `read`; from now on `changes` yields the id after each change of the task."""
+        ...
+
+    def changes(self) -> AsyncIterator[str]:
+        """Ids of watched tasks that changed. An empty string: some may have been missed."""
+        ...
+
+    async def dead_page(
+        self, partition: int, *, after: str, limit: int
+    ) -> tuple[list[Record], str]:
+        """Dead tasks of a partition, oldest first, behind cursor `after` ("" is the start).
+
+        Returns records and the next cursor, "" at the end.
+        """
+        ...
+
+    async def dead_total(self) -> int:
+        """How many dead tasks the region holds."""
+        ...
+
+    async def counts(self) -> Mapping[str, QueueCounts]:
+        """Tasks by queue, summed over all partitions."""
+        ...
+
+    async def oldest(self) -> Mapping[tuple[str, Priority], int]:
+        """For how long, in ms, the longest waiting task of (queue, priority) could have started.
+
+        Ready ones, suspects and parked ones included, and overdue ones that nobody has made ready.
+        One round trip; places without any are left out.
+        """
+        ...
+
+
+class Vitals(Protocol):
+    """Signs of life of one region (census)."""
+
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        ...
+
+    async def probe(self) -> float:
+        """Write, read and delete on every primary; returns the slowest round trip in ms."""
+        ...
+
+    def now_ms(self) -> int | None:
+        """The store's clock, ms since 1970, by the last answer that told it; None before one."""
+        ...
+
+    async def workers(self) -> list[LiveWorker]:
+        """Live workers of the region, one round trip."""
+        ...

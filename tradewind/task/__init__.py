@@ -1,0 +1,87 @@
+"""Values that travel between the parts: a task on its way in, in a store, under a lease, on a move.
+
+All frozen; only a store changes a task. Times are milliseconds since 1970 by the clock of the
+Redis that holds the task, unless a name says otherwise.
+"""
+
+from tradewind.task.record import (
+    Cancelled,
+    CancelOutcome,
+    CancelRequested,
+    DeathKind,
+    Failure,
+    Pointer,
+    QueueCounts,
+    Record,
+    TooLateToCancel,
+)
+from tradewind.task.run import (
+    Bury,
+    Cancel,
+    Claim,
+    ClaimBatch,
+    Crash,
+    Finish,
+    Heartbeat,
+    LiveWorker,
+    Progress,
+    Release,
+    Renewed,
+    RetryAt,
+    Settled,
+    Settlement,
+)
+from tradewind.task.submit import (
+    Draft,
+    EnqueueOutcome,
+    LedgerHit,
+    LedgerMark,
+    NewTask,
+    Priority,
+    Stored,
+    Tombstoned,
+    TooLate,
+)
+from tradewind.task.upkeep import Exported, Notice, Reaped, Reconciled, Repair, Sighting, Swept
+
+__all__ = [
+    "Bury",
+    "Cancel",
+    "CancelOutcome",
+    "CancelRequested",
+    "Cancelled",
+    "Claim",
+    "ClaimBatch",
+    "Crash",
+    "DeathKind",
+    "Draft",
+    "EnqueueOutcome",
+    "Exported",
+    "Failure",
+    "Finish",
+    "Heartbeat",
+    "LedgerHit",
+    "LedgerMark",
+    "LiveWorker",
+    "NewTask",
+    "Notice",
+    "Pointer",
+    "Priority",
+    "Progress",
+    "QueueCounts",
+    "Reaped",
+    "Reconciled",
+    "Record",
+    "Release",
+    "Renewed",
+    "Repair",
+    "RetryAt",
+    "Settled",
+    "Settlement",
+    "Sighting",
+    "Stored",
+    "Swept",
+    "Tombstoned",
+    "TooLate",
+    "TooLateToCancel",
+]

@@ -1,0 +1,90 @@
+"""Keeping tasks in order, and moving them."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from tradewind.state import State
+from tradewind.task.record import Record
+from tradewind.task.submit import Priority
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What upkeep of one partition found and did."""
+
+    depth: int
+    promoted: int
+    expired_leases: int  # waiting to be reaped
+    next_due_ms: int
+    outbox: int  # dead tasks that a courier should look at now
+    moving: int
+    unsettled_imports: int
+    courier: bool  # this caller holds the partition's courier lease
+    now_ms: int
+    expired: int = 0  # waiting tasks that ended EXPIRED
+    hooks: int = 0  # dead tasks whose queue's on_dead is to hear of them now
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """A lease that ended without a word from its holder."""
+
+    task_id: str
+    worker_id: str
+    state: State  # PENDING again, DEAD_LETTER after too many crashes, CANCELLED if asked for
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A task that is dead for good, of which its queue's on_dead has not heard yet.
+
+    `record.token` tells this death from one after a redrive.
+    """
+
+    record: Record
+    queue: str
+    name: str
+    tries: int  # that failed so far
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A part of what a node or an index holds; an empty `cursor`: there is no more."""
+
+    task_ids: Mapping[int, Collection[str]]  # by partition
+    cursor: str
+    keys: int  # that the whole holds, about
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Something of a partition did not say what its records say; it does now."""
+
+    kind: str  # metrics.REPAIRS
+    of: str  # task id; a field of counts
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What became of some tasks. `unsearched`: too many tickets lie where theirs may be."""
+
+    repairs: tuple[Repair, ...]
+    unsearched: tuple[str, ...]
+    ready_queues: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A task under way: all that the target needs. `epoch` is the new one."""
+
+    record: Record
+    queue: str
+    name: str
+    priority: Priority
+    epoch: int
+    target: str
+    hop_count: int
+    max_crashes: int
+    done_key: bytes = b""  # as the record has it: KEY:UNTIL, see store/lua/lib/done.lua
