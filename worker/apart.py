@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable
 from typing import Final
 
 from tradewind.attempts.job import Job
 from tradewind.attempts.settle import CalledOff, Died, Failed, HandedBack, Verdict
-from tradewind.handlers import Signals
+from tradewind.handlers import Flag, Signals
 from tradewind.task import Failure
 from worker import frames
 from worker.children import Child, Children, NoChild
@@ -121,7 +120,7 @@ class _Talk:
         self._child.say(frames.pack("doubt", {"is": is_set}))
 
 
-class _Relay(threading.Event):
+class _Relay(Flag):
     """A signal that is passed on when it changes. Set and cleared by the guard's thread."""
 
     def __init__(self, is_set: bool, pass_on: Callable[[bool], object]) -> None:  # noqa: FBT001

@@ -13,7 +13,7 @@ from tradewind.attempts.settle import CalledOff, HandedBack, TimedOut, Verdict
 from tradewind.clock import Clock
 from tradewind.handlers import Signals
 from tradewind.task import Failure
-from worker.slot import Halt
+from worker.slot import Halt, first_of
 from worker.threads import Threads
 
 # Frames before the app's.
@@ -113,7 +113,7 @@ async def _until(
     loop = asyncio.get_running_loop()
     until_s = loop.time() + limit_s
     first = asyncio.FIRST_COMPLETED
-    await asyncio.wait({running, halt.stop, halt.cancel}, timeout=limit_s, return_when=first)
+    await first_of(running, halt.stop, halt.cancel, timeout_s=limit_s)
     if running.done() or halt.stop.done() or not halt.cancel.done():
         return
     stop()

@@ -72,6 +72,7 @@ class Runner:
             store, fleet=pool.fleet, guard=guard, reach=reach, on_settled=self._settled
         )
         self._reports = Reports(store)
+        self._gauges = [metrics.WORKER_SLOTS.labels(pool.region, k) for k in metrics.SLOT_KINDS]
         self._slots: set[Slot] = set()
         self._stuck: set[Slot] = set()  # of them
         self.suspects = Suspects(pool.fleet)
@@ -99,8 +100,6 @@ class Runner:
 
     async def report(self) -> None:
         """Send settlements, for ever."""
-        for kind in metrics.SLOT_KINDS:
-            metrics.WORKER_SLOTS.labels(self._pool.region, kind).set(0)
         self._count_slots()
         await self._settler.run()
 
@@ -277,11 +276,10 @@ class Runner:
         self._ended.set()
 
     def _count_slots(self) -> None:
-        busy = len(self._slots)
-        self._pace.busy = busy
-        metrics.WORKER_SLOTS.labels(self._pool.region, "busy").set(busy)
-        free = max(self._pool.concurrency - busy, 0)
-        metrics.WORKER_SLOTS.labels(self._pool.region, "free").set(free)
+        busy = self._pace.busy = len(self._slots)
+        values = {"busy": busy, "free": max(self._pool.concurrency - busy, 0)}
+        for kind, gauge in zip(metrics.SLOT_KINDS, self._gauges, strict=True):
+            gauge.set(values[kind])
 
     # --- what the log says: never a message of the app, which may quote a payload
 

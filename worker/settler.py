@@ -1,6 +1,7 @@
 """Sends settlements: what ended while one batch was under way leaves with the next."""
 
 import asyncio
+import functools
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -44,6 +45,7 @@ class Settler:
         """`on_settled(settlement, outcome)` hears of every answer: see metrics.PROCESS_OUTCOMES."""
         self._store, self._fleet, self._guard, self._reach = store, fleet, guard, reach
         self._on_settled = on_settled
+        self._counter = functools.cache(metrics.TASKS_PROCESSED.labels)  # one look-up a series
         self._waiting: list[Settlement] = []
         self._sending = 0
         self._wake = asyncio.Event()
@@ -132,7 +134,7 @@ class Settler:
         self._reach.reached(claim.partition)
         outcome = _outcome_of(settlement, result)
         marks = (claim.region, metrics.queue_label(self._fleet, claim.queue))
-        metrics.TASKS_PROCESSED.labels(*marks, outcome).inc()
+        self._counter(*marks, outcome).inc()
         if outcome == "refused":
             _log.warning(
                 "a late report was refused: the task has another holder, or has ended",

@@ -151,3 +151,4 @@ class Clients(Workers):
         assert answer is dead_at(place, epoch)
         if answer:
             del self.model.places[record.region, record.task_id]
+            self.model.last_token.pop(record.task_id, None)

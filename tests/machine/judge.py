@@ -96,6 +96,7 @@ class Judge:
             self._accepted.add(args[0][0].task_id)
         if call == "purge" and answer:
             self._may_go.add(args[0])
+            self._tokens.pop(args[0], None)  # a repeat of its submit under way makes it anew
         self._kept_by_one_owner()
         self._marks(args, answer, before, after)
 

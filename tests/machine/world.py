@@ -34,9 +34,10 @@ DEAD_MS = 2 * 86_400_000  # retention of what is dead
 AHEAD = 9_000_000_000_000_000  # a token of the year 2255, in microseconds
 # How long anybody acts on what it has read; memories of moves live twice as long.
 HANDS_MS = 300_000
+# No st.integers: Hypothesis mixes numbers into it that depend on which modules are loaded.
 regions = st.sampled_from(REGIONS)
 lost = st.sampled_from([False, False, True])  # the call is made, its reply never arrives
-picks = st.integers(0, 9)
+picks = st.sampled_from(range(10))
 leases = st.sampled_from([0, LEASE_MS])
 drifts = st.sampled_from([-1, 0, 0, 1])  # of an epoch, from the one that was read
 

@@ -5,12 +5,13 @@ tested without Redis.
 """
 
 from tradewind.handlers.app import App, Handler, Result, encode_result
-from tradewind.handlers.context import Context, Signals, TaskLog
+from tradewind.handlers.context import Context, Flag, Signals, TaskLog
 from tradewind.handlers.outcomes import Reject, ResultTooLarge, Retry
 
 __all__ = [
     "App",
     "Context",
+    "Flag",
     "Handler",
     "Reject",
     "Result",

@@ -1,7 +1,6 @@
 """What a handler is told about the task it runs."""
 
 import logging
-import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,14 +9,38 @@ from typing import Any
 _log = logging.getLogger("tradewind.task")
 
 
+class Flag:
+    """Yes or no, for any thread. Nobody waits for it: so it needs no lock, as an Event does."""
+
+    __slots__ = ("_is_set",)
+
+    def __init__(self) -> None:
+        """No."""
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        """Whether it is a yes."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Yes, from now on."""
+        self._is_set = True
+
+    def clear(self) -> None:
+        """No longer."""
+        self._is_set = False
+
+
 class Signals:
     """The worker's side of a Context: what it tells a running handler. Safe from any thread."""
 
+    __slots__ = ("cancelled", "doubtful", "noticed", "report")
+
     def __init__(self) -> None:
         """Nothing has been signalled."""
-        self.cancelled = threading.Event()  # stop, the result no longer counts
-        self.doubtful = threading.Event()  # the lease could not be renewed, it may have ended
-        self.noticed = threading.Event()  # the handler has looked, and knows that it is to stop
+        self.cancelled = Flag()  # stop, the result no longer counts
+        self.doubtful = Flag()  # the lease could not be renewed, it may have ended
+        self.noticed = Flag()  # the handler has looked, and knows that it is to stop
         self.report: Callable[[float, str], None] = _ignore  # takes progress, from any thread
 
 
