@@ -6,15 +6,26 @@ from hypothesis.stateful import (
     rule,
 )
 
-from tests.machine.model import Place
+from tests.machine.model import Entry, Place
 from tests.machine.workers import SETTLED_AS, Workers
-from tests.machine.world import LEASE_MS, MAX_TASKS, dead_at, drifts, lost, picked, picks, regions
+from tests.machine.world import (
+    LEASE_MS,
+    MAX_TASKS,
+    dead_at,
+    drifts,
+    lost,
+    other,
+    picked,
+    picks,
+    regions,
+)
 from tests.scripts.world import DAY_MS, PLACE, a_mark, an_id
 from tradewind.state import Mark, State
 from tradewind.task import (
     Cancelled,
     CancelRequested,
     Pointer,
+    Record,
     TooLateToCancel,
 )
 
@@ -114,23 +125,33 @@ class Clients(Workers):
         assert not self.run(self.stores[region].recount(PLACE, ["mail"]))
 
     @precondition(lambda self: self.model.ledger)
-    @rule(pick=picks, other=st.booleans())
-    def forget(self, pick: int, other: bool) -> None:
+    @rule(pick=picks, wrong=st.booleans())
+    def forget(self, pick: int, wrong: bool) -> None:
         """The router does so for a cancelled task, late or twice; others' entries stay."""
         (region, key), entry = picked(list(self.model.ledger.items()), pick)
         place = self.model.at(entry.region, entry.task_id)
         ended = place is not None and place.state is State.CANCELLED
-        task_id = entry.task_id if ended and not other else an_id()
+        task_id = entry.task_id if ended and not wrong else an_id()
         mark = a_mark(key, business=False)
         answer = self.run(self.stores[region].forget(mark, task_id))
         assert answer is (task_id == entry.task_id)
         if answer:
             del self.model.ledger[region, key]
+            self.late_submitter(region, key, entry)
+
+    def late_submitter(self, home: str, key: bytes, old: Entry) -> None:
+        """The key is another submit's by now: whoever had the first in hand changes nothing."""
+        mark, store = a_mark(key, business=False), self.stores[home]
+        self.reserve_now(home, key, other(home))
+        assert not self.run(store.confirm(mark, old.task_id, old.epoch))
+        assert not self.run(store.unreserve(mark, old.task_id, old.epoch))
 
     @precondition(lambda self: self.records)
     @rule(pick=picks, drift=drifts, lost=lost)
     def redrive(self, pick: int, drift: int, lost: bool) -> None:
-        record = picked(self.records, pick)
+        self.redrive_now(picked(self.records, pick), drift, lost=lost)
+
+    def redrive_now(self, record: Record, drift: int = 0, *, lost: bool = False) -> None:
         region, task_id, epoch = record.region, record.task_id, record.epoch + drift
         place = self.model.at(region, task_id)
         answer = self.run(self.stores[region].redrive(task_id, epoch))

@@ -30,14 +30,17 @@ class Couriers(Clients):
         pick=picks,
         limit=st.sampled_from([1, 2, 3]),
         leave=st.booleans(),
+        revived=st.booleans(),
     )
-    def die(self, pick: int, limit: int, leave: bool) -> None:
+    def die(self, pick: int, limit: int, leave: bool, revived: bool) -> None:
         """Claims and their burials at once: moves begin with dead tasks."""
         region = picked(self.with_ready(), pick)
         claims = self.claim_now(region, limit, limit, lease_ms=LEASE_MS)
         for claim in claims:
             self.settle_now(claim, "bury")
             self.records.append(self.run(self.stores[region].read(claim.task_id)))
+            if revived:
+                self.redrive_now(self.records[-1])
             if leave:
                 self.export(self.records[-1], other(region), lost=False)
         self.claims += claims

@@ -4,7 +4,7 @@ The entry's home may be another region than the task's. A router keeps its promi
 region only after `refuse` there, and confirms only what is stored.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -56,7 +56,12 @@ class Submitters(World):
     @rule(home=regions, key=KEYS, away=st.booleans(), lost=lost)
     def reserve(self, home: str, key: bytes, away: bool, lost: bool) -> None:
         """A submit, or its repeat at any router."""
-        region = other(home) if away else home
+        submit = self.reserve_now(home, key, other(home) if away else home)
+        if submit is not None and not lost:
+            self.submits.append(submit)
+
+    def reserve_now(self, home: str, key: bytes, region: str) -> Submit | None:
+        """The submit, if it is this caller's to carry through."""
         mark, task_id = a_mark(key, business=False), an_id()
         entry = self.model.ledger.get((home, key))
         answer = self.run(self.stores[home].reserve(mark, task_id, region, 1))
@@ -66,10 +71,11 @@ class Submitters(World):
             self.model.ledger[home, key] = entry
             entry.lease_until_ms = self.model.now_ms + RESERVATION_LEASE_MS
         elif not self.is_told_of(entry, answer):
-            return
-        if not lost:
-            now_ms = self.model.now_ms
-            self.submits.append(Submit(home, key, entry.task_id, entry.region, entry.epoch, now_ms))
+            return None
+        again = self.run(self.stores[home].reserve(mark, an_id(), region, 1))
+        assert not self.is_told_of(entry, again)  # of two at once, one is to carry it through
+        now_ms = self.model.now_ms
+        return Submit(home, key, entry.task_id, entry.region, entry.epoch, now_ms)
 
     def is_told_of(self, entry: Entry, answer: object) -> bool:
         """What the ledger says to a repeat; true if the repeat is to carry the submit through."""
@@ -201,8 +207,12 @@ class Submitters(World):
     @precondition(lambda self: any(not submit.stored for submit in self.submits))
     @rule(pick=picks, times=st.sampled_from([1, 2, 3]), lost=lost)
     def go_round(self, pick: int, times: int, lost: bool) -> None:
-        """From region to region, each of which refuses; stored where the last one takes it."""
+        """From region to region, each of which refuses; stored where the last one takes it.
+
+        And then another router wakes up, which had it in hand at the first.
+        """
         submit = picked([submit for submit in self.submits if not submit.stored], pick)
+        twin = replace(submit)
         for _ in range(times):
             self.leave_now(submit)
             if submit.stored:
@@ -211,14 +221,23 @@ class Submitters(World):
             if following is None:
                 return
             submit = following
+            self.give_up_now(twin)
         self.store_now(submit, lost=lost)
         self.confirm_now(submit)
+        self.leave_now(twin)
+        if not twin.stored:
+            self.submits.append(twin)
+            self.move_on_now(twin)
 
     @precondition(lambda self: any(submit.refused for submit in self.submits))
     @rule(pick=picks)
     def give_up(self, pick: int) -> None:
         """No region takes it: nothing may be left of it."""
         submit = picked([submit for submit in self.submits if submit.refused], pick)
+        self.give_up_now(submit)
+        self.submits.remove(submit)
+
+    def give_up_now(self, submit: Submit) -> None:
         entry = self.model.ledger.get((submit.home, submit.key))
         mark = a_mark(submit.key, business=False)
         answer = self.run(self.stores[submit.home].unreserve(mark, submit.task_id, submit.epoch))
@@ -226,7 +245,6 @@ class Submitters(World):
         assert answer is mine
         if mine:
             del self.model.ledger[submit.home, submit.key]
-        self.submits.remove(submit)
 
 
 def is_at(entry: Entry | None, submit: Submit) -> bool:
