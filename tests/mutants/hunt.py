@@ -16,7 +16,8 @@ from tests.machine.regions import TwoRegions
 from tradewind.local.scratch import RedisProcess
 from tradewind.store import scripts
 
-RUNS, STEPS = 250, 40  # at most, of each hunt
+RUNS, STEPS = 250, 40  # at most, of each of the sequences
+SEEDS = range(7, 13)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +76,23 @@ def hunt(edit: Edit | None, servers: list[RedisProcess], monkeypatch: Any) -> Ca
     monkeypatch.setattr(scripts, "load", build(edit))
     Hunted.servers, Hunted.steps = servers, 0
     try:
-        run_state_machine_as_test(
-            hypothesis.seed(7)(Hunted),
-            settings=settings(
-                max_examples=RUNS,
-                stateful_step_count=STEPS,
-                deadline=None,
-                database=None,
-                derandomize=False,
-                phases=(Phase.generate,),
-                suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),
-            ),
-        )
+        for seed in SEEDS:
+            _run(seed)
     except Noticed as noticed:
         return noticed.catch
     return None
+
+
+def _run(seed: int) -> None:
+    run_state_machine_as_test(
+        hypothesis.seed(seed)(Hunted),
+        settings=settings(
+            max_examples=RUNS,
+            stateful_step_count=STEPS,
+            deadline=None,
+            database=None,
+            derandomize=False,
+            phases=(Phase.generate,),
+            suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),
+        ),
+    )

@@ -13,11 +13,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "invariants.md"
 # Quickly noticed, so that every run of the suite shows once for each invariant what it is worth.
 QUICK = (
     "enqueue puts no ticket into the list",
-    "cancel cancels what is moving",
+    "import_task imports what was fenced",
     "finish takes any token",
     "reserve replaces an entry",
     "enqueue writes the record of what it refuses",
-    "finish keeps the lease",
+    "refuse keeps a tombstone for ever",
 )
 by_name = {mutant.what: mutant for mutant in MUTANTS}
 
