@@ -22,6 +22,7 @@ from tradewind.errors import ConfigError, SetupError, StoreError
 from tradewind.fleet import Fleet
 from tradewind.http import HttpServer, check_bind, parse_address
 from tradewind.limits import SECOND_MS
+from tradewind.local import metrics_dir
 from tradewind.startup import FAILED, WRONG_USAGE, check_region, run, serve_http
 from tradewind.store.region_store import RegionStore
 
@@ -37,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a router. Returns the exit status; what went wrong is one sentence on stderr."""
     arguments = _parser().parse_args(argv)
     logs.setup("router", region=arguments.region)
+    metrics_dir.hold_inherited()
     try:
         fleet = regions.load(arguments.config)
         check_region(fleet, arguments.region, arguments.config)

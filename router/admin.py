@@ -13,7 +13,6 @@ from router.redrive import DeadPorts, DeadWork
 from router.service import deadline_of
 from tradewind import wire
 from tradewind.admission.admit import shown
-from tradewind.clock import Clock
 from tradewind.errors import InvalidTask, NotServedYet, StoreError
 from tradewind.fleet import Fleet
 from tradewind.policy.scores import wait_s
@@ -36,12 +35,11 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         census: Census,
         stores: Mapping[str, DeadPorts],
         keys: Keys,
-        clock: Clock,
     ) -> None:
         """`stores` by region name."""
         self._fleet, self._census, self._reads = fleet, census, stores
-        self._dead = DeadTasks(stores, fleet.partitions, clock)
-        self._work = DeadWork(fleet, stores, keys, clock)
+        self._dead = DeadTasks(stores, fleet.partitions)
+        self._work = DeadWork(fleet, stores, keys)
 
     async def ListRegions(
         self, request: admin_pb2.ListRegionsRequest, context: Context

@@ -74,10 +74,10 @@ class Canceller:
     async def cancel(self, task_id: str, deadline: Deadline) -> Cancellation:
         """End the task, or ask its holder to. Doing it twice gives the same answer.
 
-        It goes on if the caller is gone, so that no cancelled task keeps its key.
-        Raises InvalidTask and UnknownTask as a read does, RegionSilent if the owner, or the target
-        of a move under way, does not answer, and HomeUnreachable if the task is cancelled and its
-        key could not be freed: another cancel frees it.
+        It goes on if the caller is gone, so that no cancelled task keeps its key. A key whose home
+        is silent is freed by the next submit that meets the cancelled task (router.carry).
+        Raises InvalidTask and UnknownTask as a read does, and RegionSilent if the owner, or the
+        target of a move under way, does not answer.
         """
         work = asyncio.get_running_loop().create_task(self._cancel(task_id, deadline))
         self._held.add(work)
@@ -176,7 +176,7 @@ class Canceller:
         return Cancellation(last, cancelled=False, requested=True)
 
     async def _free_later(self, task_id: str) -> None:
-        """Free the key once the holder has stopped. What fails here, another cancel does."""
+        """Free the key once the holder has stopped. What fails here, the next submit does."""
         try:
             async for seen in self._watches.follow(task_id):
                 if seen.settled:

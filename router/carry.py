@@ -7,7 +7,7 @@ made it, or, once that has been silent for a lease, does its work in its place.
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final, NoReturn
 
@@ -30,7 +30,7 @@ from tradewind.errors import (
 )
 from tradewind.ports import Intake
 from tradewind.state import State
-from tradewind.task import LedgerHit, Stored
+from tradewind.task import LedgerHit, Record, Stored
 
 BY_LEDGER: Final = "ledger"  # what decided the region of a duplicate: its first submit
 # When to ask again while an identical submit is under way: it takes milliseconds, its lease is for
@@ -121,8 +121,10 @@ class Carrier:
                 raise HomeUnreachable(job.identity.home)
             await self._ledgers.discard(theirs, job.deadline)
             raise SubmitInFlight(hit.task_id, 1)
+        if hit.state is not None:
+            return _ended(job, hit, hit.state)
         if not hit.same_payload:
-            await self._refuse_other_payload(job, hit, theirs)
+            await self._refuse_other_payload(job, home, hit, theirs)
         if hit.confirmed:
             return await self._first(job, home, hit)
         if not hit.adopted:
@@ -147,6 +149,9 @@ class Carrier:
                 continue
             if met is not None and met.hit.task_id != theirs.task_id:
                 await self._give_way(job, theirs)
+            elif met is not None and met.hit.state is not None:  # cancelled, and not heard of here
+                await self._forget_there(job, theirs.homes, met.hit, met.hit.state)
+                return _ended(job, met.hit, met.hit.state)
             elif met is not None and met.hit.confirmed:
                 await self._ledgers.confirm(theirs, job.deadline)
                 return await self._first(job, other, met.hit)
@@ -244,8 +249,13 @@ class Carrier:
             raise kept.error from None  # the entry stands as it was, and a repeat moves it on
         return wanted if met is None else await self.known(job, met.home, met.hit)
 
-    async def _refuse_other_payload(self, job: Job, hit: LedgerHit, theirs: Reservation) -> None:
-        """Raise, unless what stands in the way was given up: then remove it and say try again."""
+    async def _refuse_other_payload(
+        self, job: Job, home: str, hit: LedgerHit, theirs: Reservation
+    ) -> NoReturn:
+        """Raise what there is to say, once it is certain that something stands in the way.
+
+        What was given up is removed: try again. So is what stands for nothing: StartsOver.
+        """
         if not hit.confirmed:
             if hit.lease_left_ms > 0:
                 raise _in_flight(hit)
@@ -254,11 +264,10 @@ class Carrier:
                 await self._ledgers.discard(theirs, job.deadline)
                 raise SubmitInFlight(hit.task_id, 1)
             await self._ledgers.confirm(theirs, job.deadline)
+        await self._find_first(job, home, hit)
         if job.draft.idempotency_key:
             raise IdempotencyKeyReused(hit.task_id)
-        raise InvalidTask.field(
-            "request_id", f"already names task {hit.task_id} with another payload; use a new one"
-        )
+        raise _names_another(hit)
 
     async def _refuse_there(self, theirs: Reservation, deadline: Deadline) -> Stored | None:
         if theirs.region not in self._intakes:
@@ -270,42 +279,69 @@ class Carrier:
             raise RegionSilent([theirs.region]) from None
 
     async def _first(self, job: Job, home: str, hit: LedgerHit) -> Receipt:
-        """Answer with the first task, wherever it is by now.
+        """Answer with the first task, wherever it is by now. Raises StartsOver."""
+        record = await self._find_first(job, home, hit)
+        return Receipt(
+            hit.task_id,
+            record.region,
+            record.state,
+            duplicate=not hit.mine,
+            rule=BY_LEDGER,
+            possible_duplicate=job.home_was_silent,
+        )
+
+    async def _find_first(self, job: Job, home: str, hit: LedgerHit) -> Record:
+        """Return the task of a confirmed entry. Raises StartsOver.
 
         An entry whose task is gone, or was cancelled and is not what this very submit is about,
-        stands for nothing any more (invariant 5).
+        stands for nothing any more (invariant 5): it is removed.
         """
+        homes = {home, *job.homes(hit.region)} if not job.home_was_silent else {home}
         try:
             record = await self._lookup.find(hit.task_id)
         except UnknownTask:
             if hit.region not in self._intakes:  # known to routers with another file
                 raise RegionSilent([hit.region]) from None
-            await self._forget(job, home, hit)
-        else:
-            if record.state is State.CANCELLED and job.identity.deduplicated and not hit.mine:
-                await self._forget(job, home, hit)
-            return Receipt(
-                hit.task_id,
-                record.region,
-                record.state,
-                duplicate=not hit.mine,
-                rule=BY_LEDGER,
-                possible_duplicate=job.home_was_silent,
-            )
+            await self._forget_there(job, homes, hit, None)
+            raise StartsOver(hit.task_id) from None
+        if record.state is State.CANCELLED and job.identity.deduplicated and not hit.mine:
+            await self._forget_there(job, homes, hit, record.state)
+            raise StartsOver(hit.task_id)
+        return record
 
-    async def _forget(self, job: Job, home: str, hit: LedgerHit) -> NoReturn:
-        """Remove the entry, unless it is another task's by now. Raises StartsOver."""
+    async def _forget_there(
+        self, job: Job, homes: Iterable[str], hit: LedgerHit, ended: State | None
+    ) -> None:
+        """Free the key at `homes`, unless it is another task's by now."""
         mark = job.reservation()
         assert mark is not None  # noqa: S101 - the ledger was asked by mark
-        homes = {home, *job.homes(hit.region)} if not job.home_was_silent else {home}
-        await self._ledgers.forget(mark, homes, hit.task_id, job.deadline)
-        raise StartsOver(hit.task_id)
+        await self._ledgers.forget(mark, homes, hit.task_id, job.deadline, ended=ended)
 
 
 def _wanted(job: Job, homes: tuple[str, ...], task_id: str, region: str) -> Reservation:
     mark = job.reservation()
     assert mark is not None  # noqa: S101 - only submits with a mark come here
     return Reservation(mark, homes, task_id, region, 1, time.monotonic())
+
+
+def _ended(job: Job, hit: LedgerHit, state: State) -> Receipt:
+    """Answer a repeat of what was cancelled or purged: it starts nothing."""
+    if not hit.same_payload:
+        raise _names_another(hit)
+    return Receipt(
+        hit.task_id,
+        hit.region,
+        state,
+        duplicate=False,
+        rule=BY_LEDGER,
+        possible_duplicate=job.home_was_silent,
+    )
+
+
+def _names_another(hit: LedgerHit) -> InvalidTask:
+    return InvalidTask.field(
+        "request_id", f"already names task {hit.task_id} with another payload; use a new one"
+    )
 
 
 def _in_flight(hit: LedgerHit) -> SubmitInFlight:

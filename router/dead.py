@@ -1,27 +1,40 @@
-"""Dead tasks of all regions, page by page: region after region, partition after partition."""
+"""Dead tasks of all regions, page by page, oldest death first.
+
+Every partition keeps its own in that order; a page merges them. Where a page ended is a moment and
+an id, whatever region it was in: so the next one goes on there, whoever came or went meanwhile.
+"""
 
 import asyncio
 import base64
 import binascii
+import heapq
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from dataclasses import dataclass, field
+from typing import Final, Protocol, Self
 
+from router.server_clock import region_now_ms
 from tradewind import ids, wire
-from tradewind.clock import Clock
 from tradewind.errors import InvalidTask, StoreError, Violation
 from tradewind.limits import MAX_PAGE_SIZE
-from tradewind.ports import Reads
+from tradewind.ports import Reads, Vitals
 from tradewind.task import Record
 from tradewind.v1 import admin_pb2
 
 DEFAULT_PAGE_SIZE: Final = 100  # contract, ListDeadTasksRequest.page_size
 KINDS: Final = ("exhausted", "timeout", "crashed", "rejected", "damaged")
 
-_AT_ONCE: Final = 16  # partitions asked side by side: four round trips a region of 64
-_MAX_READ: Final = 10_000  # records read for one page (invariant 9); the next page goes on there
-_COUNTED: Final = 100  # records of a partition held at a time while counting
+_AT_ONCE: Final = 16  # partitions of a region asked side by side: four round trips for 64
+_MAX_READ: Final = 10_000  # records looked at for one page (invariant 9); the next goes on there
+_FEWEST: Final = 2  # records first read of a partition, however many there are
+_MOST: Final = 256  # records read of a partition at a time
 _TIMEOUT_S: Final = 5.0  # of one region's answer
+_LATEST_MS: Final = 2**53  # Redis keeps moments as doubles
+_MOST_TASKS: Final = 2**63  # of a uint64 `total`, with room to spare
+
+
+class DeadReads(Reads, Vitals, Protocol):
+    """What this needs of one region."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +79,7 @@ class Filter:
         return self == Filter(self.regions, queue=self.queue)
 
     def matches(self, record: Record, now_ms: int) -> bool:
-        """Whether a dead task is wanted."""
+        """Whether a dead task is wanted. `now_ms` is by the clock of its region."""
         if self.task_ids and record.task_id not in self.task_ids:
             return False
         if self.kind and wire.error_kind(record.death, record.failure) != self.kind:
@@ -83,33 +96,42 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a page begins: in which region and partition, behind which of the store's cursors.
+    """Where a page begins: behind which death. By default, at the start.
 
     `total` is what the first page has counted, so that the others need not count again.
     """
 
-    region: str
-    partition: int
-    after: str = ""
+    died_ms: int = 0
+    task_id: str = ""
     total: int = 0
+
+    @property
+    def after(self) -> str:
+        """The place as a cursor of every partition (ports.Reads)."""
+        return f"{self.died_ms}:{self.task_id}" if self.task_id else ""
 
     def token(self, total: int) -> str:
         """Return the place as an opaque text."""
-        text = f"{self.region}\n{self.partition}\n{self.after}\n{total}"
+        text = f"{self.died_ms}\n{self.task_id}\n{total}"
         return base64.urlsafe_b64encode(text.encode()).decode()
 
     @classmethod
-    def read(cls, token: str, regions: Sequence[str]) -> Self:
-        """Read a token that `token` made under the same filter. Raises InvalidTask."""
+    def read(cls, token: str) -> Self:
+        """Read a token that `token` made. Raises InvalidTask."""
         if not token:
-            return cls(regions[0], 0)
+            return cls()
         try:
             text = base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
-            region, partition, after, total = text.split("\n")
-            place = cls(region, int(partition), after, int(total))
+            died_ms, task_id, total = text.split("\n")
+            place = cls(int(died_ms), task_id, int(total))
         except (binascii.Error, ValueError):
             place = None
-        if place is None or place.region not in regions or min(place.partition, place.total) < 0:
+        if (
+            place is None
+            or not ids.is_task_id(place.task_id)
+            or not 0 <= place.died_ms < _LATEST_MS
+            or not 0 <= place.total < _MOST_TASKS
+        ):
             raise InvalidTask.field(
                 "page_token", "is not the next_page_token of a page with the same filter"
             )
@@ -126,20 +148,46 @@ class Page:
     silent: set[str] = field(default_factory=set[str])
 
 
+@dataclass(slots=True)
+class _Source:
+    """The dead tasks of one partition, oldest first, as far as they were read."""
+
+    region: str
+    partition: int
+    after: str  # cursor behind what was read
+    step: int  # records to read next
+    now_ms: int = 0  # by the region's clock, when it was read last
+    is_over: bool = False  # nothing is left to read
+    found: deque[Record] = field(default_factory=deque[Record])
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether more must be read before its next one is known."""
+        return not self.found and not self.is_over
+
+    @property
+    def is_low(self) -> bool:
+        """Whether it soon will be: what is read ahead stays in step with what was taken."""
+        return not self.is_over and len(self.found) <= self.step // 4
+
+    def head(self) -> tuple[int, str]:
+        """Its next one, in the order of the list. A partition orders by the same moment."""
+        return self.found[0].finished_ms, self.found[0].task_id
+
+
 class DeadTasks:
     """Reads the dead letters of all regions."""
 
-    def __init__(self, reads: Mapping[str, Reads], partitions: int, clock: Clock) -> None:
-        """`reads` by region name. `clock` judges `older_than`."""
-        self._reads, self._partitions, self._clock = reads, partitions, clock
+    def __init__(self, reads: Mapping[str, DeadReads], partitions: int) -> None:
+        """`reads` by region name. The clock of each judges `older_than`."""
+        self._reads, self._partitions = reads, partitions
 
     async def page(self, wanted: Filter, size: int, token: str) -> Page:
         """Return up to `size` dead tasks from where `token` points. Raises InvalidTask."""
         if size > MAX_PAGE_SIZE:
             raise InvalidTask.field("page_size", f"may be at most {MAX_PAGE_SIZE}")
-        size = size or DEFAULT_PAGE_SIZE
-        first = Place.read(token, wanted.regions)
-        page = await self._page(wanted, size, self._places(first, wanted.regions))
+        first = Place.read(token)
+        page = await self._page(wanted, size or DEFAULT_PAGE_SIZE, first)
         if token or wanted.is_by_queue:
             page.total = first.total
         elif page.next is None:
@@ -148,66 +196,80 @@ class DeadTasks:
             page.total = await self._count(wanted, page.silent)
         return page
 
-    async def _page(self, wanted: Filter, size: int, places: list[Place]) -> Page:
-        page, read = Page(), 0
-        while places:
-            if len(page.records) >= size or read >= _MAX_READ:
-                page.next = places[0]
-                break
-            window = places[:_AT_ONCE]
-            places = places[_AT_ONCE:]
-            answers = await asyncio.gather(*(self._read(place, size) for place in window))
-            for done, (place, answer) in enumerate(zip(window, answers, strict=True)):
-                if answer is None:
-                    page.silent.add(place.region)
-                    continue
-                records, after = answer
-                read += len(records)
-                matching = [r for r in records if wanted.matches(r, self._clock.now_ms())]
-                if page.records and len(page.records) + len(matching) > size:
-                    places = window[done:] + places
-                    page.next = places[0]
+    async def _page(self, wanted: Filter, size: int, place: Place) -> Page:
+        """Merge the partitions from `place` on.
+
+        Read is at most about three times what is looked at, and _FEWEST of each partition.
+        """
+        page, looked_at = Page(), 0
+        step = max(_FEWEST, 2 * size // (len(wanted.regions) * self._partitions))
+        sources = self._sources(wanted.regions, place.after, step)
+        while True:
+            while any(source.is_dry for source in sources):
+                await self._read_on([each for each in sources if each.is_low], page.silent)
+            heads = [(s.head(), number) for number, s in enumerate(sources) if s.found]
+            heapq.heapify(heads)
+            is_dry = False
+            while heads and not is_dry:
+                if len(page.records) >= size or looked_at >= _MAX_READ:
+                    page.next = place
                     return page
-                page.records += matching
-                if after:
-                    places = [replace(place, after=after), *window[done + 1 :], *places]
-                    break
-        return page
+                (died_ms, task_id), number = heads[0]
+                source = sources[number]
+                record, place = source.found.popleft(), Place(died_ms, task_id)
+                looked_at += 1
+                if wanted.matches(record, source.now_ms):
+                    page.records.append(record)
+                if source.found:
+                    heapq.heapreplace(heads, (source.head(), number))
+                else:
+                    heapq.heappop(heads)
+                    is_dry = source.is_dry
+            if not is_dry:
+                return page
 
     async def _count(self, wanted: Filter, silent: Collection[str]) -> int:
-        """Count what matches, in the first _MAX_READ dead tasks of the regions that answer."""
-        regions = [region for region in wanted.regions if region not in silent]
-        places = self._places(Place(regions[0], 0), regions) if regions else []
-        total = read = 0
-        while places and read < _MAX_READ:
-            window, places = places[:_AT_ONCE], places[_AT_ONCE:]
-            answers = await asyncio.gather(*(self._read(place, _COUNTED) for place in window))
-            unread: list[Place] = []
-            for place, answer in zip(window, answers, strict=True):
-                records, after = answer or ([], "")
-                read += len(records)
-                now_ms = self._clock.now_ms()
-                total += sum(wanted.matches(record, now_ms) for record in records)
-                if after:
-                    unread.append(replace(place, after=after))
-            places = unread + places
+        """Count what matches, in about _MAX_READ dead tasks of the regions that answer."""
+        unheard, total, read = set(silent), 0, 0
+        regions = [region for region in wanted.regions if region not in unheard]
+        sources = self._sources(regions, "", 0)
+        while sources and read < _MAX_READ:
+            for source in sources:
+                source.step = min(_MOST, max(1, (_MAX_READ - read) // len(sources)))
+            await self._read_on(sources, unheard)
+            for source in sources:
+                read += len(source.found)
+                total += sum(wanted.matches(record, source.now_ms) for record in source.found)
+                source.found.clear()
+            sources = [source for source in sources if not source.is_over]
         return total
 
-    def _places(self, first: Place, regions: Sequence[str]) -> list[Place]:
-        later = regions[list(regions).index(first.region) + 1 :]
-        return [
-            first,
-            *(Place(first.region, p) for p in range(first.partition + 1, self._partitions)),
-            *(Place(region, p) for region in later for p in range(self._partitions)),
-        ]
+    def _sources(self, regions: Sequence[str], after: str, step: int) -> list[_Source]:
+        return [_Source(r, p, after, step) for r in regions for p in range(self._partitions)]
 
-    async def _read(self, place: Place, limit: int) -> tuple[list[Record], str] | None:
-        if place.partition >= self._partitions:
-            return [], ""
-        try:
-            async with asyncio.timeout(_TIMEOUT_S):
-                return await self._reads[place.region].dead_page(
-                    place.partition, after=place.after, limit=limit
-                )
-        except (StoreError, TimeoutError):
-            return None
+    async def _read_on(self, sources: Sequence[_Source], silent: set[str]) -> None:
+        """Read the next of each, regions side by side; adds regions that did not answer."""
+        room = {source.region: asyncio.Semaphore(_AT_ONCE) for source in sources}
+        await asyncio.gather(
+            *(self._read(source, room[source.region], silent) for source in sources)
+        )
+
+    async def _read(self, source: _Source, room: asyncio.Semaphore, silent: set[str]) -> None:
+        async with room:
+            if source.region in silent:
+                source.is_over = True
+                return
+            store = self._reads[source.region]
+            try:
+                async with asyncio.timeout(_TIMEOUT_S):
+                    records, source.after = await store.dead_page(
+                        source.partition, after=source.after, limit=source.step
+                    )
+                    source.now_ms = await region_now_ms(store)
+            except (StoreError, TimeoutError):
+                silent.add(source.region)
+                source.is_over = True
+                return
+        source.found.extend(records)
+        source.is_over = not source.after
+        source.step = min(2 * source.step, _MOST)

@@ -56,17 +56,17 @@ class Gateway:
         self._gauges = Gauges(fleet, stores[region], self.census)
         lookup = Lookup(stores, fleet.partitions)
         self._watches = Watches(stores, lookup)
-        server_clock = ServerClock(clock, [stores[region], *stores.values()])
+        self.clock = ServerClock(clock, [stores[region], *stores.values()])
         routes = Routes(fleet, self.census, random.Random())
         storing = Storing(stores, self._flushes)
         ledgers = Ledgers(stores, self.census)
         carrier = Carrier(routes, storing, ledgers, lookup, stores)
         entropy = random.Random(secrets.randbits(128))
-        self._submitter = Submitter(fleet, routes, storing, ledgers, carrier, server_clock, entropy)
+        self._submitter = Submitter(fleet, routes, storing, ledgers, carrier, self.clock, entropy)
         keys = Keys(fleet, stores)
         self._canceller = Canceller(fleet, stores, keys, lookup, self._watches)
         self._router = RouterService(fleet, self._submitter, lookup, self._watches, self._canceller)
-        self._admin = AdminService(fleet, self.census, stores, keys, clock)
+        self._admin = AdminService(fleet, self.census, stores, keys)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve RouterService and AdminService on `server`."""

@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from google.rpc import status_pb2
 
 from router.failures import report
+from router.server_clock import ServerClock
 from tradewind import statuses, wire
 from tradewind.errors import InvalidTask, TradewindError
 
@@ -31,14 +32,14 @@ class Unreadable:
 
 
 class AnswerInterceptor(grpc.aio.ServerInterceptor):
-    """Makes our methods answer with google.rpc statuses, and the health service with our region.
+    """Makes our methods answer with google.rpc statuses; a health Check tells region and time.
 
     Each method is wrapped once: what is done for every call is paid by every submit.
     """
 
-    def __init__(self, region: str) -> None:
+    def __init__(self, region: str, clock: ServerClock) -> None:
         """`region` is the router's own."""
-        self._metadata = ((wire.REGION_METADATA, region),)
+        self._region, self._clock = region, clock
         self._wrapped: dict[str | bytes, Handler] = {}
 
     async def intercept_service(
@@ -56,21 +57,28 @@ class AnswerInterceptor(grpc.aio.ServerInterceptor):
         if handler is not None and name.startswith(_OURS):
             handler = _with_statuses(handler, name)
         elif handler is not None and name == _HEALTH_CHECK:
-            handler = self._with_region(handler)
+            handler = self._with_place_and_time(handler)
         if handler is not None:  # names that nobody serves are endless
             self._wrapped[method] = handler
         return handler
 
-    def _with_region(self, handler: Any) -> "Handler":
-        """So a client that was told no region of its own learns the one nearest to it."""
+    def _with_place_and_time(self, handler: Any) -> "Handler":
+        """So a client that was told no region of its own learns the one nearest to it.
+
+        And it counts spans from a time that is the regions', not its host's.
+        """
 
         async def check(request: Any, context: Context) -> Any:
-            await context.send_initial_metadata(self._metadata)
+            await context.send_initial_metadata(self._place_and_time())
             return await handler.unary_unary(request, context)
 
         return grpc.unary_unary_rpc_method_handler(
             check, handler.request_deserializer, handler.response_serializer
         )
+
+    def _place_and_time(self) -> tuple[tuple[str, str], ...]:
+        place, now_ms = (wire.REGION_METADATA, self._region), self._clock.told_ms()
+        return (place,) if now_ms is None else (place, (wire.NOW_METADATA, str(now_ms)))
 
 
 def _with_statuses(handler: Any, name: str) -> "Handler":

@@ -4,11 +4,9 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -22,15 +20,19 @@ from prometheus_client.multiprocess import (
 from router.server import cannot_listen, check_free
 from tradewind import metrics
 from tradewind.http import parse_address
+from tradewind.local import metrics_dir
 from tradewind.local.leash import leashed
+from tradewind.local.metrics_dir import MetricsDir
 
 _log = logging.getLogger(__name__)
 CHILD: Final = "TRADEWIND_ROUTER_CHILD"  # in the environment of a child: its number, from 0
-_WRONG_USAGE: Final = 2  # a child that says so will say so again
+_FAILED: Final = 1
+_WRONG_USAGE: Final = 2  # before any child has served: it will say so again
 _FIRST_PAUSE_S: Final = 0.2
 _MAX_PAUSE_S: Final = 5.0
 _STEADY_S: Final = 10.0  # a child that lived this long is started anew at once
 _HEALTH_TIMEOUT_S: Final = 1.0
+_LOOK_EVERY_S: Final = 0.2  # until the first of them serves
 
 
 class Processes:
@@ -47,38 +49,52 @@ class Processes:
         self._host, self.port = host, int(self._held.getsockname()[1])
         self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
         self._argv, self._count = (*argv, "--listen", self.address), count
-        self._metrics_dir = tempfile.mkdtemp(prefix="tradewind-metrics-")
+        self._metrics_dir = MetricsDir()
         self._children: set[asyncio.subprocess.Process] = set()
         self._stopping = asyncio.Event()
+        self._any_has_served = False
 
     def ready(self) -> tuple[bool, str]:
         """What the health service of one of them says. Any thread may ask."""
-        try:
-            with grpc.insecure_channel(self.address) as channel:
-                stub: Any = health_pb2_grpc.HealthStub(channel)
-                request = health_pb2.HealthCheckRequest()
-                answer = stub.Check(request, timeout=_HEALTH_TIMEOUT_S)
-        except grpc.RpcError:
+        if (status := self._health()) is None:
             return False, "no router process answers"
-        if answer.status != health_pb2.HealthCheckResponse.SERVING:
+        if status != health_pb2.HealthCheckResponse.SERVING:
             return False, "no region answers"
         return True, "ready"
 
     def metrics(self) -> bytes:
         """The sum over all processes, those that have died included."""
-        return metrics.shared_exposition(self._metrics_dir)
+        return metrics.shared_exposition(self._metrics_dir.path)
 
     async def run(self) -> int:
         """Run until SIGTERM or SIGINT has ended all children. Returns the exit status."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
+        looking = asyncio.create_task(self._look())
         try:
             codes = await asyncio.gather(*map(self._keep, range(self._count)))
         finally:
+            looking.cancel()
             self._held.close()
-            shutil.rmtree(self._metrics_dir, ignore_errors=True)
+            self._metrics_dir.close()
         return max(codes)
+
+    def _health(self) -> int | None:
+        """What the health service of one of them says, if any answers."""
+        try:
+            with grpc.insecure_channel(self.address) as channel:
+                stub: Any = health_pb2_grpc.HealthStub(channel)
+                request = health_pb2.HealthCheckRequest()
+                return stub.Check(request, timeout=_HEALTH_TIMEOUT_S).status
+        except grpc.RpcError:
+            return None
+
+    async def _look(self) -> None:
+        """Note that a process serves."""
+        while await asyncio.to_thread(self._health) is None:  # noqa: ASYNC110 - other processes
+            await asyncio.sleep(_LOOK_EVERY_S)
+        self._any_has_served = True
 
     def _signalled(self) -> None:
         """Pass it on: each child counts its own signals."""
@@ -93,10 +109,12 @@ class Processes:
         while True:
             began_s = time.monotonic()
             code = await self._one(place)
-            if code == _WRONG_USAGE:
+            # Once one has served, what is wrong came later and may pass: a file that is just being
+            # replaced must not cost the processes that have read it before.
+            if code == _WRONG_USAGE and not self._any_has_served:
                 self._signalled()
             if self._stopping.is_set():
-                return code if code >= 0 else 1
+                return _ending_of(code)
             _log.error("a router process ended", extra={"status": code})
             steady = time.monotonic() - began_s > _STEADY_S
             pause_s = _FIRST_PAUSE_S if steady else min(_MAX_PAUSE_S, pause_s * 2)
@@ -106,15 +124,26 @@ class Processes:
 
     async def _one(self, place: int) -> int:
         command = leashed([sys.executable, "-P", "-m", "router", *self._argv])
-        env = {**os.environ, CHILD: str(place), "PROMETHEUS_MULTIPROC_DIR": self._metrics_dir}
-        child = await asyncio.create_subprocess_exec(*command, env=env)
+        env = {**os.environ, CHILD: str(place), metrics_dir.VARIABLE: self._metrics_dir.path}
+        try:
+            child = await asyncio.create_subprocess_exec(*command, env=env)
+        except OSError as error:  # no memory, no process, no file left: it may pass
+            _log.error("a router process cannot be started", extra={"reason": str(error)})
+            return _FAILED
         self._children.add(child)
         if self._stopping.is_set():
             child.terminate()
         code = await child.wait()
         self._children.discard(child)
-        mark_process_dead(child.pid, self._metrics_dir)
+        mark_process_dead(child.pid, self._metrics_dir.path)
         return code
+
+
+def _ending_of(code: int) -> int:
+    """What the end of a child with `code` says of a pool that was asked to end."""
+    if code == -signal.SIGTERM:  # ours: it was about to start, and did not listen yet
+        return 0
+    return code if code >= 0 else _FAILED  # a signal ended it
 
 
 def _hold(host: str, port: int) -> socket.socket:

@@ -9,15 +9,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from router.dead import Filter
+from router.dead import DeadReads, Filter
 from router.job import Deadline
 from router.keys import Keys, stored_spec
+from router.server_clock import region_now_ms
 from tradewind import wire
-from tradewind.clock import Clock
-from tradewind.errors import HomeUnreachable, NoRegionPermitted, StoreError, StoreFull
+from tradewind.errors import NoRegionPermitted, StoreError, StoreFull
 from tradewind.fleet import Fleet
+from tradewind.limits import REQUEST_ID_WINDOW_MS
 from tradewind.policy.rules import resolve
-from tradewind.ports import DeadLetters, Reads
+from tradewind.ports import DeadLetters
 from tradewind.state import State
 from tradewind.task import Record
 
@@ -26,7 +27,7 @@ _PAGE: Final = 100  # dead tasks of a partition held at a time
 _TIMEOUT_S: Final = 5.0  # of one region's answer
 
 
-class DeadPorts(Reads, DeadLetters, Protocol):
+class DeadPorts(DeadReads, DeadLetters, Protocol):
     """What this needs of one region."""
 
 
@@ -44,11 +45,9 @@ _Act = Callable[[DeadPorts, Record], Awaitable[bool]]
 class DeadWork:
     """Changes the dead letters of all regions."""
 
-    def __init__(
-        self, fleet: Fleet, stores: Mapping[str, DeadPorts], keys: Keys, clock: Clock
-    ) -> None:
-        """`stores` by region name. `clock` judges `older_than`."""
-        self._fleet, self._stores, self._keys, self._clock = fleet, stores, keys, clock
+    def __init__(self, fleet: Fleet, stores: Mapping[str, DeadPorts], keys: Keys) -> None:
+        """`stores` by region name. The clock of each judges `older_than`."""
+        self._fleet, self._stores, self._keys = fleet, stores, keys
 
     async def redrive(self, wanted: Filter, *, dry_run: bool, deadline: Deadline) -> Done:
         """Make dead tasks ready again where they are; one that may no longer be there stays dead.
@@ -66,7 +65,7 @@ class DeadWork:
     async def purge(self, wanted: Filter, *, dry_run: bool, deadline: Deadline) -> Done:
         """Remove dead tasks for good; their keys are free again.
 
-        A silent home of such a key is named, too: the key is free once its window has passed.
+        A silent home of such a key is named, too: the next submit with the key frees it.
         """
         homes: set[str] = set()
 
@@ -75,10 +74,10 @@ class DeadWork:
                 return True
             if not await store.purge(record.task_id, record.epoch):
                 return False
-            try:  # not before: a task that lives keeps its key
-                await self._keys.free(record)
-            except HomeUnreachable as error:
-                homes.add(error.region)
+            homes.update(await self._keys.free(record))  # not before: what lives keeps its key
+            died_ms_ago = await region_now_ms(store) - record.finished_ms
+            if died_ms_ago < REQUEST_ID_WINDOW_MS:  # its submit may be repeated
+                await self._keys.leave_word(record)
             return True
 
         done = await self._all(wanted, act, deadline)
@@ -135,7 +134,7 @@ class DeadWork:
         while more and not deadline.is_over:
             async with asyncio.timeout(_TIMEOUT_S):
                 records, after = await store.dead_page(partition, after=after, limit=_PAGE)
-            now_ms = self._clock.now_ms()
+                now_ms = await region_now_ms(store)
             for record in records:
                 dead = record.state is State.DEAD_LETTER and record.task_id not in taken
                 if not dead or not wanted.matches(record, now_ms):

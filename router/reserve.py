@@ -34,6 +34,7 @@ from tradewind.errors import (
 )
 from tradewind.limits import RESERVATION_LEASE_MS, SECOND_MS
 from tradewind.ports import Ledger
+from tradewind.state import State
 from tradewind.task import LedgerHit, LedgerMark
 
 _log = logging.getLogger(__name__)
@@ -199,13 +200,19 @@ class Ledgers:
         return all(await asyncio.gather(*map(at, held.homes)))
 
     async def forget(
-        self, mark: LedgerMark, homes: Iterable[str], task_id: str, deadline: Deadline
+        self,
+        mark: LedgerMark,
+        homes: Iterable[str],
+        task_id: str,
+        deadline: Deadline,
+        *,
+        ended: State | None,
     ) -> None:
-        """Free a key whose task is cancelled or gone. Raises HomeUnreachable."""
+        """Free a key whose task is cancelled, or gone (`ended` None). Raises HomeUnreachable."""
         for home in homes:
             try:
                 async with asyncio.timeout(deadline.left_s()):
-                    await self._ledgers[home].forget(mark, task_id)
+                    await self._ledgers[home].forget(mark, task_id, ended=ended)
             except (StoreError, TimeoutError):
                 raise HomeUnreachable(home) from None
 

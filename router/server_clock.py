@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from tradewind.clock import Clock
+from tradewind.errors import StoreUnavailable
 from tradewind.ports import Vitals
 
 
@@ -19,9 +20,25 @@ class ServerClock:
 
     def now_ms(self) -> int:
         """Wall time in ms since 1970."""
+        told_ms = self.told_ms()
+        return self._host.now_ms() if told_ms is None else told_ms
+
+    def told_ms(self) -> int | None:
+        """The same as far as a store has told it: never the host's."""
         told = (store.now_ms() for store in self._stores)
-        return next((now_ms for now_ms in told if now_ms is not None), self._host.now_ms())
+        return next((now_ms for now_ms in told if now_ms is not None), None)
 
     def monotonic_ms(self) -> float:
         """Monotonic time in ms, the host's."""
         return self._host.monotonic_ms()
+
+
+async def region_now_ms(store: Vitals) -> int:
+    """Give the time of day by one region's own clock, by which its tasks end. Raises StoreError."""
+    now_ms = store.now_ms()
+    if now_ms is None:  # whatever it has answered so far came from nodes with other clocks
+        await store.probe()
+        now_ms = store.now_ms()
+    if now_ms is None:
+        raise StoreUnavailable(store.region, "it does not tell its time", sent=False)
+    return now_ms

@@ -46,7 +46,9 @@ _WAITS = """\
   in line from when it is made ready, so that priorities hold after an outage; a task handed back by
   a worker is first in line again.
 - *Expiry*: from `expires_at` on no attempt starts. A claim that meets such a task ends it; a sweep
-  ends those that nobody claims. Until then it may still be shown as waiting.
+  ends those that nobody claims. Until then it may still be shown as waiting. `expires` of the SDK
+  and `--expires` count from the time that the router has from its region's Redis and tells with its
+  health Check (`tradewind-now-ms`, initial metadata), so the caller's own clock does not matter.
 """
 
 _STATES = {
@@ -66,6 +68,10 @@ _STATES = {
 
 _MARKS = {
     Mark.FORWARDED: "The task left for another region; the record says which.",
+    Mark.PURGED: (
+        "What is left of a purged task for 10 minutes: a repeat of its submit that is still under "
+        "way cannot store it again. Readers do not see it."
+    ),
     Mark.REFUSED: "A tombstone: the id may not be stored here at this epoch or a lower one.",
 }
 

@@ -118,6 +118,14 @@ def ledger_key_request(tenant: str, request_id: str) -> bytes:
     return _digest(b"tradewind/ledger/request/1", tenant.encode(), request_id.encode())
 
 
+def done_key(ledger_key: bytes, digest: bytes) -> bytes:
+    """Return the 32-byte key of a done mark: of a submit's ledger key and its payload's digest.
+
+    Where two payloads came to run under one key, neither may be answered with the other's result.
+    """
+    return _digest(b"tradewind/done/1", ledger_key, digest)
+
+
 def canonical_json(payload: bytes) -> bytes:
     """Return the one spelling of a JSON text (RFC 8785), so that equal values are equal bytes.
 

@@ -28,7 +28,7 @@ class MalformedTaskId(ValueError):
         self.text = text[: 2 * ID_LENGTH]
         super().__init__(
             f"{self.text!r} is not a task id: expected {ID_LENGTH} characters 0-9 and a-z "
-            "without i, l, o, u, as SubmitTask returned it"
+            "without i, l, o, u, as its submit returned it"
         )
 
 

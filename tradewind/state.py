@@ -26,6 +26,7 @@ class Mark(StrEnum):
     """What a record can be when it is no task: it holds no work and is in no count."""
 
     FORWARDED = "FORWARDED"  # the task left for another region; `target` says which
+    PURGED = "PURGED"  # a dead task that is gone; for a while its id cannot be stored again
     REFUSED = "REFUSED"  # a tombstone: this id may not be stored here at this epoch or a lower one
 
 

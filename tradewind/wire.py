@@ -13,8 +13,10 @@ from tradewind.task import Draft, Failure, LiveWorker, Priority, QueueCounts, Re
 from tradewind.v1 import admin_pb2, router_pb2, task_pb2
 from tradewind.view import Candidate, Decision, RegionView
 
-#: Initial metadata of every response: the region that the router stands in.
+#: Initial metadata of a health Check: the region that the router stands in.
 REGION_METADATA = "tradewind-region"
+#: The same: ms since 1970 by the clocks of the regions; absent before one has told its time.
+NOW_METADATA = "tradewind-now-ms"
 DEFAULT_QUEUE = "default"
 JSON = "application/json"
 

@@ -1,10 +1,11 @@
 """`tradewind worker`: reads the command line, builds the parts, runs them.
 
 Exit status: 0 done, 1 failed, 2 wrong usage or an invalid file, 3 not reachable, 75 to be replaced,
-since too many handlers are stuck.
+since too many handlers are stuck, or one holds the event loop.
 """
 
 import argparse
+import asyncio
 import contextlib
 import io
 import logging
@@ -20,18 +21,20 @@ from tradewind.errors import ConfigError, IdentityMismatch, SetupError
 from tradewind.fleet import Fleet
 from tradewind.handlers import App
 from tradewind.http import HttpServer, Ready, check_bind, parse_address
+from tradewind.local import metrics_dir
 from tradewind.startup import FAILED, WRONG_USAGE, check_region, run, whole
 from tradewind.store.region_store import RegionStore
+from worker import kernel, streams
 from worker.apps import load_app
 from worker.children import Children
 from worker.herald import Sender
 from worker.pool import Pool, new_worker_id
-from worker.processes import Processes, report_readiness
+from worker.processes import Processes, readiness_line
 from worker.service import Service
+from worker.watch import WORN_OUT
 
 OpenSender = Callable[[Clock], Sender | None]
 
-WORN_OUT: Final = 75  # EX_TEMPFAIL of sysexits.h: not done, and a new process may do it
 DEFAULT_CONCURRENCY: Final = 10  # Celery and BullMQ start with a handful, too (peers.md section 4)
 DEFAULT_GRACE_S: Final = 25.0  # inside the 30 s that Kubernetes gives a pod
 MAX_CONCURRENCY: Final = 10_000
@@ -39,14 +42,24 @@ MAX_GRACE_S: Final = 86_400
 _EXAMPLE: Final = """example:
   tradewind worker --config regions.yaml --region eu-west --app ./tasks.py:app --concurrency 20
 
-exit status 75: too many handlers are stuck past their time limits; start it anew
+exit status 75: too many handlers are stuck past their time limits, or one of them holds the event
+loop; start it anew
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a worker. Returns the exit status; what went wrong is one sentence on stderr."""
+    try:
+        return _main(argv)
+    finally:
+        streams.let_go()
+
+
+def _main(argv: Sequence[str] | None) -> int:
     arguments = _parser().parse_args(argv)
     logs.setup("worker", region=arguments.region)
+    metrics_dir.hold_inherited()
+    tell_parent = readiness_line()
     try:
         fleet = regions.load(arguments.config)
         check_region(fleet, arguments.region, arguments.config)
@@ -60,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.processes > 1:
             return _run_processes(arguments)
-        return _run_one(arguments, fleet, app, open_sender, directory)
+        return _run_one(arguments, fleet, app, open_sender, directory, tell_parent)
     except IdentityMismatch as error:
         return _say(error, WRONG_USAGE)
     except SetupError as error:
@@ -68,7 +81,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run_one(
-    arguments: argparse.Namespace, fleet: Fleet, app: App, open_sender: OpenSender, directory: Path
+    arguments: argparse.Namespace,
+    fleet: Fleet,
+    app: App,
+    open_sender: OpenSender,
+    directory: Path,
+    on_ready: Callable[[bool, str], None],
 ) -> int:
     clock = SystemClock()
     pool = Pool(
@@ -83,6 +101,7 @@ def _run_one(
     )
 
     async def work() -> int:
+        kernel.end_copies(asyncio.get_running_loop())
         home, *others = (
             RegionStore(fleet.regions[name], fleet)
             for name in sorted(fleet.regions, key=lambda name: name != pool.region)
@@ -95,7 +114,7 @@ def _run_one(
             children=Children(arguments.app, region=pool.region, directory=directory),
             clock=clock,
             sender=open_sender(clock),
-            on_ready=report_readiness,
+            on_ready=on_ready,
         )
         http = _serve(arguments, service.ready, metrics.exposition)
         try:
@@ -114,9 +133,7 @@ def _run_one(
 def _leave_at_once(status: int) -> NoReturn:
     """End without what an interpreter does at its end: it waits for some threads, for ever."""
     logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
+    streams.flush()
     os._exit(status)
 
 

@@ -10,9 +10,17 @@ from collections.abc import Coroutine, Iterable, Mapping
 from typing import Final, Protocol
 
 from tradewind import codec, metrics
+from tradewind.clock import Clock
 from tradewind.errors import NoRegionPermitted, StoreError, StoreFull
 from tradewind.fleet import Fleet
-from tradewind.limits import NOT_AFTER_MS, REQUEST_ID_WINDOW_MS, SECOND_MS, SWEEP_EVERY_MS
+from tradewind.limits import (
+    IMPORT_MEMORY_MS,
+    MINUTE_MS,
+    NOT_AFTER_MS,
+    REQUEST_ID_WINDOW_MS,
+    SECOND_MS,
+    SWEEP_EVERY_MS,
+)
 from tradewind.policy import rules
 from tradewind.policy.relocate import Relocation, Stranded, relocate
 from tradewind.ports import Inbox, Outbox, Vitals
@@ -25,9 +33,14 @@ _log = logging.getLogger(__name__)
 _BATCH: Final = 32  # tasks of a partition looked at in one pass
 _SIDE_BY_SIDE: Final = 16  # moves under way in this process: each waits on a far region
 _IMPORT_TIMEOUT_S: Final = 10.0  # well inside NOT_AFTER_MS, so that a late answer is rare
+# What a courier has read of a move is good for so long: if it then stood still for longer, others
+# may have carried the move to its end, and the target's memory of it be gone.
+_TRUST_MS: Final = 2 * MINUTE_MS  # a pass takes seconds; some tens if the target is silent
 _LOOK_AGAIN_MS: Final = SWEEP_EVERY_MS  # after a reason that may pass
 
-assert _IMPORT_TIMEOUT_S * SECOND_MS < NOT_AFTER_MS  # noqa: S101 - a relation between constants
+# Relations between constants.
+assert _IMPORT_TIMEOUT_S * SECOND_MS < NOT_AFTER_MS  # noqa: S101
+assert _TRUST_MS + NOT_AFTER_MS < IMPORT_MEMORY_MS  # noqa: S101
 
 
 class Target(Inbox, Vitals, Protocol):
@@ -38,17 +51,25 @@ class Courier:
     """Carries tasks out of one region. `work` is for partitions whose courier lease is held."""
 
     def __init__(
-        self, source: Outbox, fleet: Fleet, targets: Mapping[str, Target], views: Views
+        self,
+        source: Outbox,
+        fleet: Fleet,
+        targets: Mapping[str, Target],
+        views: Views,
+        *,
+        clock: Clock,
     ) -> None:
         """`targets`: every other region by name."""
         self._source, self._fleet, self._targets, self._views = source, fleet, targets, views
+        self._clock = clock
         self._region = fleet.regions[source.region]
         self._room = asyncio.Semaphore(_SIDE_BY_SIDE)
 
     async def work(self, partition: int) -> None:
         """One pass: finish the moves that have begun, then begin new ones. Raises StoreError."""
+        read_ms = self._clock.monotonic_ms()
         moving = await self._source.moving(partition, limit=_BATCH)
-        await self._each(self._carry(exported) for exported in moving)
+        await self._each(self._carry(exported, read_ms) for exported in moving)
         dead = await self._source.outbox(partition, limit=_BATCH)
         await self._each(self._consider(record) for record in dead)
 
@@ -71,11 +92,12 @@ class Courier:
             extra = {"task_id": record.task_id, "reason": where.reason, "settled": where.permanent}
             _log.info("a dead task stays", extra=extra)
             return
+        read_ms = self._clock.monotonic_ms()
         exported = await self._source.begin_export(
             record, where.target, groups=self._region.residency
         )
         if exported is not None:  # else another courier was faster
-            await self._carry(exported)
+            await self._carry(exported, read_ms)
 
     async def _relocate(self, record: Record) -> Relocation:
         try:
@@ -98,8 +120,12 @@ class Courier:
         )
         return relocate(stranded, await self._views.current(), self._fleet)
 
-    async def _carry(self, exported: Exported) -> None:
-        """From a begun export to its end, or to where the next pass can take it up."""
+    async def _carry(self, exported: Exported, read_ms: float) -> None:
+        """From a begun export to its end, or to where the next pass can take it up.
+
+        `read_ms`: monotonic, from before the source was asked. A reading that is too old is worth
+        nothing: the next pass asks anew.
+        """
         task_id, name = exported.record.task_id, exported.target
         target = self._targets.get(name)
         if target is None:
@@ -113,7 +139,10 @@ class Courier:
                 await self._turn_back(exported, target, "the target left the fence")
                 return
             answer = await target.import_task(
-                exported, hops=self._hops(exported.record), timeout_s=_IMPORT_TIMEOUT_S
+                exported,
+                hops=self._hops(exported.record),
+                timeout_s=_IMPORT_TIMEOUT_S,
+                is_fresh=lambda: self._clock.monotonic_ms() - read_ms <= _TRUST_MS,
             )
         except StoreFull:  # nothing was stored there: look for another region
             self._views.filled(name)
@@ -128,6 +157,9 @@ class Courier:
             await self._let_go(exported, target)
         elif answer == "refused":
             await self._turn_back(exported, target, f"{name}: refused")
+        else:
+            extra = {"task_id": task_id, "target": name}
+            _log.info("a move came too late to its target and starts over", extra=extra)
 
     async def _let_go(self, exported: Exported, target: Target) -> None:
         """The target has it: leave a pointer, then let the target forget the import."""

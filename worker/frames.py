@@ -41,7 +41,9 @@ class NoFrame(Exception):
 class Frame:
     """One message, and what it says.
 
-    Down: run, limit, cancel, stop, doubt. Up: ready, unable, started, progress, ended.
+    Down: run, limit, cancel, stop, doubt. Up: ready, unable, started, progress, ended. All but
+    `ready` and `unable` are `of` one attempt: a copy of a handler, or a thread that it has left
+    behind, may speak when its child is at another.
     """
 
     say: str
@@ -53,6 +55,16 @@ def pack(say: str, facts: Mapping[str, Any] | None = None, body: bytes = b"") ->
     """A frame as it is sent."""
     head = json.dumps({"say": say, **(facts or {})}, separators=(",", ":")).encode()
     return LENGTHS.pack(len(head), len(body)) + head + body
+
+
+def mark_of(claim: Claim) -> str:
+    """What an attempt is called by whoever speaks of it."""
+    return f"{claim.task_id}/{claim.token}"
+
+
+def of(mark: str, say: str, **facts: object) -> bytes:
+    """A frame that speaks of the attempt `mark`."""
+    return pack(say, {"of": mark, **facts})
 
 
 def lengths(data: bytes) -> tuple[int, int]:
@@ -79,7 +91,8 @@ def run(claim: Claim, timeout_ms: int) -> bytes:
     """Have the attempt made that `claim` stands for."""
     facts = asdict(replace(claim, packed=b"", hops=b""))
     del facts["packed"], facts["hops"]
-    return pack("run", {"claim": facts, "timeout_ms": timeout_ms}, claim.packed)
+    said = {"of": mark_of(claim), "claim": facts, "timeout_ms": timeout_ms}
+    return pack("run", said, claim.packed)
 
 
 def claim_in(frame: Frame) -> tuple[Claim, int]:
@@ -89,15 +102,16 @@ def claim_in(frame: Frame) -> tuple[Claim, int]:
     return Claim(**facts), int(frame.facts["timeout_ms"])
 
 
-def ended(ran: Ran) -> bytes:
-    """How an attempt has ended."""
+def ended(mark: str, ran: Ran) -> bytes:
+    """How the attempt `mark` has ended."""
     verdict = ran.verdict
     facts = {field.name: getattr(verdict, field.name) for field in fields(verdict)}
     body = facts.pop("result", b"")
     if "failure" in facts:
         facts["failure"] = asdict(facts["failure"])
     marks = {"error": ran.error, "where": ran.where, "late": ran.late}
-    return pack("ended", {"verdict": type(verdict).__name__, "facts": facts, **marks}, body)
+    said = {"of": mark, "verdict": type(verdict).__name__, "facts": facts, **marks}
+    return pack("ended", said, body)
 
 
 def ran_in(frame: Frame) -> Ran:

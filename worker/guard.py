@@ -21,6 +21,7 @@ from tradewind.limits import HEARTBEAT_EVERY_MS, RENEWALS_PER_LEASE
 from tradewind.task import Claim, Heartbeat, Renewed
 from worker.patience import Patience, lasting
 from worker.reach import Reach
+from worker.watch import Watch
 
 _log = logging.getLogger(__name__)
 _STOP_TIMEOUT_S: Final = 5.0  # a store that does not answer must not hold up the exit
@@ -64,10 +65,11 @@ class _Held:
     period_ms: float
     due_ms: float
     trusted_until_ms: float  # counted from before the request: a slow answer never lengthens it
+    reported: bool = False  # its end is on its way to the store
 
 
 class Guard:
-    """Renews what is held, sends the heartbeat, tells who has lost a lease.
+    """Renews what is held, sends the heartbeat, tells who has lost a lease, watches the main loop.
 
     `hold` and `drop` may be called from any thread. A lease that cannot be renewed makes its task's
     lease doubtful; only the store's explicit word that it is lost ends it.
@@ -81,8 +83,13 @@ class Guard:
         clock: Clock,
         beat: Callable[[], Heartbeat],
         reach: Reach,
+        on_stand: Callable[[], None] = lambda: None,
     ) -> None:
-        """`open_store` is called, and its store used, only in the guard's thread."""
+        """`open_store` is called, and its store used, only in the guard's thread.
+
+        `on_stand`: see Watch; the calling thread is the one that is watched.
+        """
+        self.watch = Watch(fleet, clock, on_stand)
         self._open_store, self._fleet, self._clock, self._beat = open_store, fleet, clock, beat
         self._reach = reach
         self._held: dict[tuple[str, int], _Held] = {}
@@ -132,6 +139,15 @@ class Guard:
         with self._lock:
             self._held[claim.task_id, claim.token] = held
 
+    def reported(self, claim: Claim) -> None:
+        """Its handler's end is on its way to the store, and ends the lease: that is no loss.
+
+        Until `drop` it is renewed, since the report may have to wait.
+        """
+        with self._lock:
+            if held := self._held.get((claim.task_id, claim.token)):
+                held.reported = True
+
     def drop(self, claim: Claim) -> None:
         """Let go of it: settled, or lost."""
         with self._lock:
@@ -156,6 +172,7 @@ class Guard:
         self._work = asyncio.current_task()
         self._ready.set()
         store = self._open_store()
+        watching = asyncio.create_task(lasting(self.watch.look, "watching the event loop"))
         try:
             await self._connect(store)
             async with asyncio.TaskGroup() as group:
@@ -164,6 +181,7 @@ class Guard:
         except asyncio.CancelledError:
             pass
         finally:
+            watching.cancel()
             with contextlib.suppress(TradewindError, TimeoutError):
                 async with asyncio.timeout(_STOP_TIMEOUT_S):
                     await store.farewell(self._beat().worker_id)
@@ -231,6 +249,8 @@ class Guard:
         with self._lock:
             if self._held.pop((held.claim.task_id, held.claim.token), None) is None:
                 return  # settled while the renewal was under way
+        if held.reported:
+            return  # by us: the answer to the report tells if it was another
         metrics.LEASE_LOST.inc()
         _log.warning("a lease went to another holder", extra={"task_id": held.claim.task_id})
         held.on_lost()

@@ -18,6 +18,7 @@ from tradewind.limits import HOUR_MS, SECOND_MS
 from tradewind.ports import Intake, Notices
 from tradewind.task import Notice, Stored
 from worker import news
+from worker.thrift import Thrift
 from worker.timers import Timers
 
 _log = logging.getLogger(__name__)
@@ -28,6 +29,12 @@ _LONGEST_WAIT_MS: Final = 1 * HOUR_MS
 #: After so many failed tries, 12 to 24 hours after the first one, nobody is told any more.
 MAX_TRIES: Final = 33
 _STORE_MS: Final = 5 * SECOND_MS  # for the store to hear how it went; region_client.CALL_TIMEOUT_S
+# What the log says of a try, by how it ended.
+_LINES: Final[dict[str, tuple[int, str]]] = {
+    "retried": (logging.WARNING, "on_dead could not tell of a dead task; it will be tried again"),
+    "gone": (logging.WARNING, "on_dead's receiver wants no word of this dead task: not told"),
+    "given_up": (logging.ERROR, "on_dead could not tell of a dead task: given up"),
+}
 
 
 class Store(Notices, Intake, Protocol):
@@ -72,6 +79,7 @@ class Herald:
         self._under_way = 0
         self._wake = asyncio.Event()
         self._timers = Timers(self.visit)
+        self._thrift = Thrift()  # a receiver that is down fails for all that is dead, at once
 
     def visit(self, partition: int) -> None:
         """Something may be due there."""
@@ -146,23 +154,25 @@ class Herald:
     def _book(self, notice: Notice, told: Told) -> int | None:
         """Count and log it. Returns the wait before the next try, None if there is none."""
         tries, outcome = notice.tries + 1, told.outcome
-        extra = {"task_id": notice.record.task_id, "queue": notice.queue}
         if outcome == "retried" and tries >= MAX_TRIES:
             outcome = "given_up"
-        metrics.NOTICES.labels(
-            self._store.region, metrics.queue_label(self._fleet, notice.queue), outcome
-        ).inc()
-        if outcome == "given_up":
-            _log.error(
-                "nobody could be told of a dead task: given up", extra={**extra, "reason": told.why}
-            )
-        if outcome != "retried":
-            return None
-        if tries == 1:  # the metric counts the others
-            _log.warning(
-                "nobody could be told of a dead task yet", extra={**extra, "reason": told.why}
-            )
-        return wait_ms(tries, random.random())
+        label = metrics.queue_label(self._fleet, notice.queue)
+        metrics.NOTICES.labels(self._store.region, label, outcome).inc()
+        retry_after_ms = wait_ms(tries, random.random()) if outcome == "retried" else None
+        if outcome in _LINES and (others := self._thrift.left_out(outcome, label)) is not None:
+            level, line = _LINES[outcome]
+            extra = {
+                "task_id": notice.record.task_id,
+                "queue": notice.queue,
+                "reason": told.why,
+                "tries": tries,
+            }
+            if retry_after_ms is not None:
+                extra["next_try_in_s"] = round(retry_after_ms / SECOND_MS)
+            if others:
+                extra["others_not_logged"] = others
+            _log.log(level, line, extra=extra)
+        return retry_after_ms
 
 
 def wait_ms(tries: int, jitter: float) -> int:

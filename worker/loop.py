@@ -234,12 +234,20 @@ class Loop:
             await self._until(self._may_take)
             free, places = self._free, self._places
             chosen = self._line.choose(min(_SIDE_BY_SIDE, free or places))
-            limits, suspects = _shares(free, len(chosen)), _shares(places, len(chosen))
+            # The first one gets a single place: who waits for it goes before who just came.
+            chosen.sort(key=self._runner.suspects.in_front, reverse=True)
+            limits, suspects = _shares(free, len(chosen)), self._for_suspects(places, chosen)
             answers = await asyncio.gather(*map(self._claim, chosen, limits, suspects))
             if all(answers):
                 patience.reset()
             else:
                 await patience.wait()
+
+    def _for_suspects(self, places: int, chosen: list[int]) -> list[int]:
+        """How many suspects to ask for: places, and what may have to be handed back in front."""
+        in_front = self._runner.suspects.in_front
+        shares = _shares(places, len(chosen))
+        return [n and n + in_front(p) for n, p in zip(shares, chosen, strict=True)]
 
     def _may_take(self) -> bool:
         """Suspects come with a hint; without a free slot the rest of the line is not for us."""

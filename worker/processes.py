@@ -4,11 +4,9 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from prometheus_client.multiprocess import (
@@ -16,13 +14,18 @@ from prometheus_client.multiprocess import (
 )
 
 from tradewind import metrics
+from tradewind.attempts.describe import cut, text
+from tradewind.local import metrics_dir
 from tradewind.local.leash import leashed
+from tradewind.local.metrics_dir import MetricsDir
 from worker.patience import Patience
 
 _log = logging.getLogger(__name__)
 READY_FD: Final = "TRADEWIND_READY_FD"  # a child writes a line to it when its readiness changes
+_LINE_BYTES: Final = 1024  # of such a line; a handler may write to any file it has, and more
 _HEALTHY_S: Final = 60.0  # a child that lived for so long did its work
-_WRONG_USAGE: Final = 2  # a child that says so will say so again
+_FAILED: Final = 1
+_WRONG_USAGE: Final = 2  # before any child was ready: it will say so again
 
 
 class Processes:
@@ -31,9 +34,10 @@ class Processes:
     def __init__(self, argv: Sequence[str], count: int) -> None:
         """`argv`: options of one child, without program."""
         self._argv, self._count = tuple(argv), count
-        self._metrics_dir = tempfile.mkdtemp(prefix="tradewind-metrics-")
+        self._metrics_dir = MetricsDir()
         self._children: dict[int, asyncio.subprocess.Process] = {}
         self._states = ["starting"] * count  # "" is ready
+        self._any_was_ready = False
         self._stopping = False
 
     def ready(self) -> tuple[bool, str]:
@@ -43,7 +47,7 @@ class Processes:
 
     def metrics(self) -> bytes:
         """The sum over all processes, those that have died included."""
-        return metrics.shared_exposition(self._metrics_dir)
+        return metrics.shared_exposition(self._metrics_dir.path)
 
     async def run(self) -> int:
         """Run until SIGTERM or SIGINT has ended all children. Returns the exit status."""
@@ -53,7 +57,7 @@ class Processes:
         try:
             codes = await asyncio.gather(*map(self._keep, range(self._count)))
         finally:
-            shutil.rmtree(self._metrics_dir, ignore_errors=True)
+            self._metrics_dir.close()
         return max(codes)
 
     def _signalled(self) -> None:
@@ -72,10 +76,12 @@ class Processes:
             code = await self._one(place)
             if loop.time() - began_s > _HEALTHY_S:  # its end has nothing to do with earlier ones
                 patience.reset()
-            if code == _WRONG_USAGE:
+            # Once it has worked, what is wrong came later and may pass: a file that is just being
+            # replaced must not cost the processes that have read it before.
+            if code == _WRONG_USAGE and not self._any_was_ready:
                 self._signalled()
             if self._stopping:
-                return code if code >= 0 else 1  # a signal ended it
+                return _ending_of(code)
             self._states[place] = "starting anew"
             _log.error("a worker process ended", extra={"place": place + 1, "status": code})
             await patience.wait()
@@ -83,43 +89,91 @@ class Processes:
                 return 0
 
     async def _one(self, place: int) -> int:
-        reading, writing = os.pipe()
+        """A child from its start to its end. Returns its status."""
+        try:
+            child, reading = await self._start()
+        except OSError as error:  # no memory, no process, no file left: it may pass
+            _log.error("a worker process cannot be started", extra={"reason": str(error)})
+            return _FAILED
+        self._children[place] = child
+        if self._stopping:
+            child.terminate()
+
+        def heard(state: str) -> None:
+            self._states[place] = state
+            self._any_was_ready |= not state
+
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: _Words(heard), os.fdopen(reading, "rb", buffering=0)
+        )
+        # Until the child has ended, not the pipe: what it has started may have that, too.
+        code = await child.wait()
+        transport.close()
+        self._states[place] = "ended"
+        del self._children[place]
+        mark_process_dead(child.pid, self._metrics_dir.path)
+        return code
+
+    async def _start(self) -> tuple[asyncio.subprocess.Process, int]:
+        """A child, and the end of the pipe on which it tells of its readiness."""
         command = leashed([sys.executable, "-P", "-m", "worker", *self._argv])
-        env = {**os.environ, READY_FD: str(writing), "PROMETHEUS_MULTIPROC_DIR": self._metrics_dir}
+        reading, writing = os.pipe()
+        env = {
+            **os.environ,
+            READY_FD: str(writing),
+            metrics_dir.VARIABLE: self._metrics_dir.path,
+        }
         try:
             # A session of its own: a Ctrl-C must not reach it twice, by the terminal and by us.
             child = await asyncio.create_subprocess_exec(
                 *command, pass_fds=(writing,), env=env, start_new_session=True
             )
+        except BaseException:
+            os.close(reading)
+            raise
         finally:
             os.close(writing)
-        self._children[place] = child
-        if self._stopping:
-            child.terminate()
-        listening = asyncio.ensure_future(self._listen(place, reading))
-        code = await child.wait()
-        await listening
-        del self._children[place]
-        mark_process_dead(child.pid, self._metrics_dir)
-        return code
-
-    async def _listen(self, place: int, reading: int) -> None:
-        """Take a child's words on its readiness, until its end closes the pipe."""
-        reader = asyncio.StreamReader()
-        with os.fdopen(reading, "rb", buffering=0) as pipe:
-            transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-                lambda: asyncio.StreamReaderProtocol(reader), pipe
-            )
-            while line := await reader.readline():
-                self._states[place] = line.decode(errors="replace").strip()
-            transport.close()
-        self._states[place] = "ended"
+        return child, reading
 
 
-def report_readiness(ready: bool, why: str) -> None:  # noqa: FBT001 - a callback
-    """Tell the parent, if there is one; "" is ready."""
-    if (number := os.environ.get(READY_FD)) is None:
-        return
-    line = "" if ready else " ".join(why.split()) or "not ready"
-    with contextlib.suppress(OSError):  # the parent has gone, and this process soon will
-        os.write(int(number), f"{line}\n".encode())
+def _ending_of(code: int) -> int:
+    """What the end of a child with `code` says of a pool that was asked to end."""
+    if code == -signal.SIGTERM:  # ours: it was about to start, and did not listen yet
+        return 0
+    return code if code >= 0 else _FAILED  # a signal ended it
+
+
+class _Words(asyncio.Protocol):
+    """A child's words on its readiness: the last whole line, whatever else comes."""
+
+    def __init__(self, heard: Callable[[str], None]) -> None:
+        """`heard` takes each."""
+        self._heard, self._rest = heard, b""
+
+    def data_received(self, data: bytes) -> None:
+        """Of asyncio: some bytes."""
+        *lines, rest = (self._rest + data).split(b"\n")
+        if lines:
+            self._heard(lines[-1][-_LINE_BYTES:].decode(errors="replace").strip())
+        self._rest = rest[-_LINE_BYTES:]
+
+
+def readiness_line() -> Callable[[bool, str], None]:
+    """What tells the parent, if there is one, of readiness. Call it once, before the app is loaded.
+
+    Neither what the app starts nor the app itself is to have that line.
+    """
+    number = os.environ.pop(READY_FD, "")
+    try:
+        writing = int(number)
+        os.set_inheritable(writing, False)  # noqa: FBT003 - of os
+        os.set_blocking(writing, False)  # a parent that stands still holds up nobody
+    except (OSError, ValueError):
+        return lambda _ready, _why: None
+
+    def tell(ready: bool, why: str) -> None:  # noqa: FBT001 - a callback
+        line = "" if ready else cut(text(" ".join(why.split())), _LINE_BYTES) or "not ready"
+        with contextlib.suppress(OSError):  # the parent has gone, and this process soon will
+            os.write(writing, f"{line}\n".encode())
+
+    return tell

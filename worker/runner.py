@@ -34,6 +34,7 @@ _STUCK: Final = (
     "a handler runs on past its time limit; its slot stays taken, and the task waits, until it "
     "ends (isolate=True makes a process of it that can be killed)"
 )
+_DEAD: Final = "task failed and is dead-lettered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Hears:
     """Who hears of what a runner finds out."""
 
     change: Callable[[], None]  # a slot, a place for suspects or the backlog has changed
-    due: Callable[[int, int], None]  # (partition, in_ms): a retry waits
+    due: Callable[[int, int], None]  # (partition, in_ms): something can run there then
     buried: Callable[[int, int], None]  # (partition, in_ms): a dead task is to be looked at
     worn_out: Callable[[], None]  # so many handlers are stuck that the process should be replaced
 
@@ -75,7 +76,7 @@ class Runner:
         self._gauges = [metrics.WORKER_SLOTS.labels(pool.region, k) for k in metrics.SLOT_KINDS]
         self._slots: set[Slot] = set()
         self._stuck: set[Slot] = set()  # of them
-        self.suspects = Suspects(pool.fleet)
+        self.suspects = Suspects(pool.fleet, self._clock, on_change=hears.change, on_due=hears.due)
         self._running: dict[asyncio.Task[None], Slot] = {}
         self._ended = asyncio.Event()  # one of them has, or got stuck
         self._called_off: set[str] = set()  # ids heard since a claim was last under way
@@ -225,7 +226,12 @@ class Runner:
         def on_stuck() -> None:
             self._got_stuck(slot)
 
-        return await attempt(job, self._threads, slot.halt, self._clock, on_stuck)
+        if job.handler.is_async:
+            self._guard.watch.allow(slot, job.terms.timeout_ms)
+        try:
+            return await attempt(job, self._threads, slot.halt, self._clock, on_stuck)
+        finally:
+            self._guard.watch.forget(slot)
 
     def _settle(self, claim: Claim, verdict: Verdict, terms: Terms) -> Settlement:
         policy = self._pool.fleet.queue(claim.queue)
@@ -242,6 +248,8 @@ class Runner:
         partition = claim.partition
         if claim.suspect:
             self.suspects.settled(claim)
+        if isinstance(settlement, Crash):
+            self._tell_crash(settlement, outcome)
         if outcome == "dead" and isinstance(settlement, Bury | Crash) and settlement.may_move:
             self._hears.buried(partition, settlement.move_after_ms)
         elif outcome == "dead" and self._pool.fleet.queue(claim.queue).on_dead:
@@ -288,8 +296,7 @@ class Runner:
         if isinstance(settlement, Crash):
             self._tell(
                 settlement.claim,
-                "a handler's process died; the task goes on as a suspect, unless it crashed too "
-                "often",
+                "a handler's process died",
                 how=settlement.message,
                 took_s=round(took_s, 3),
             )
@@ -298,14 +305,22 @@ class Runner:
         is_dead = isinstance(settlement, Bury)
         self._tell(
             settlement.claim,
-            "task failed and is dead-lettered"
-            if is_dead
-            else "an attempt failed and will be repeated",
+            _DEAD if is_dead else "an attempt failed and will be repeated",
             kind=settlement.failure.kind,
             error=ran.error,
             where=ran.where,
             took_s=round(took_s, 3),
         )
+
+    def _tell_crash(self, settlement: Crash, outcome: str) -> None:
+        """What became of the task: the store counts its crashes."""
+        claim = settlement.claim
+        crashes = claim.crashes + (not claim.suspect)  # of a suspect it was booked
+        if outcome == "dead":
+            how = settlement.message
+            self._tell(claim, _DEAD, kind="crashed", crashes=crashes, how=how)
+        elif outcome == "retried":
+            self._tell(claim, "a task that crashed goes on as a suspect", crashes=crashes)
 
     def _fault(self, claim: Claim, error: BaseException) -> None:
         marks = {"task_id": claim.task_id, "error": name_of(error), "where": where(error)}

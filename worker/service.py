@@ -1,9 +1,11 @@
 """One worker process, put together: loop, guard, upkeep and courier around one region's store."""
 
 import asyncio
+import itertools
 import logging
 import signal
 from collections.abc import Callable, Mapping
+from types import FrameType
 from typing import Final, Protocol
 
 from tradewind.clock import Clock
@@ -24,6 +26,7 @@ from worker.views import Views
 _log = logging.getLogger(__name__)
 _TELL_EVERY_S: Final = 0.2
 _SHORT_GRACE_S: Final = 1.0  # what a second signal leaves
+_STANDS: Final = (False, "a coroutine holds the event loop")
 
 
 class Home(Claims, Upkeep, Repairs, Outbox, Vitals, Notices, Intake, Protocol):
@@ -61,7 +64,7 @@ class Service:
         sender: Sender | None = None,
         on_ready: Callable[[bool, str], None] = lambda _ready, _why: None,
     ) -> None:
-        """`open_leases` makes the guard's own store; `on_ready` hears when readiness changes.
+        """`open_leases` makes the guard's own store; `on_ready` hears, in any thread, of readiness.
 
         `sender` carries webhooks; it may only be None if no queue of the fleet has one.
         """
@@ -71,8 +74,14 @@ class Service:
         self._on_ready = on_ready
         self._pace = Pace(pool, clock)
         reach = Reach(clock)
+        self._told: tuple[bool, str] | None = None
         self._guard = Guard(
-            open_leases, fleet=pool.fleet, clock=clock, beat=self._pace.beat, reach=reach
+            open_leases,
+            fleet=pool.fleet,
+            clock=clock,
+            beat=self._pace.beat,
+            reach=reach,
+            on_stand=self._stands,
         )
         self._loop = Loop(
             home,
@@ -89,7 +98,7 @@ class Service:
         self._keeper = Keeper(
             home,
             pool,
-            courier=Courier(home, pool.fleet, others, views),
+            courier=Courier(home, pool.fleet, others, views, clock=clock),
             reach=reach,
             clock=clock,
             on_swept=self._loop.swept,
@@ -99,7 +108,7 @@ class Service:
 
     def ready(self) -> tuple[bool, str]:
         """Whether it could take a task right now, and if not, why not. From any thread."""
-        return self._loop.ready()
+        return _STANDS if self._guard.watch.stands else self._loop.ready()
 
     @property
     def left_behind(self) -> int:
@@ -112,10 +121,11 @@ class Service:
         Or until too many handlers are stuck: then it finishes what is not, however long that takes,
         and `worn_out` says that this process is to be replaced.
 
-        A second signal shortens the grace. Raises IdentityMismatch if the region's Redis is not
-        what the file says; a region that does not answer is waited for.
+        A second signal shortens the grace. While a coroutine holds the event loop nothing of this
+        can be, and the watch ends the process. Raises IdentityMismatch if the region's Redis is
+        not what the file says; a region that does not answer is waited for.
         """
-        stop, hurry = self._signals()
+        stop, hurry = self._signals(grace_s)
         try:
             connecting = asyncio.ensure_future(self._connect())
             await asyncio.wait({connecting, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -148,6 +158,7 @@ class Service:
         self, grace_s: float, stop: "asyncio.Future[None]", hurry: "asyncio.Future[None]"
     ) -> None:
         loop = asyncio.get_running_loop()
+        ticking = asyncio.create_task(self._guard.watch.tick())
         self._guard.start()
         upkeep = asyncio.create_task(lasting(self._keeper.run, "upkeep"))
         repairing = asyncio.create_task(lasting(self._reconciler.run, "reconcile sweep"))
@@ -185,19 +196,24 @@ class Service:
             await asyncio.gather(*ends, return_exceptions=True)
             await self._children.close()
             await asyncio.to_thread(self._guard.stop)
+            ticking.cancel()
         _log.info("worker stopped", extra={"worker": self._pool.worker_id})
 
     async def _tell(self) -> None:
         """Report changes of readiness."""
-        told: tuple[bool, str] | None = None
         while True:
             now = self.ready()
-            if now != told:
-                told = now
+            if now != self._told:
+                self._told = now
                 self._on_ready(*now)
             await asyncio.sleep(_TELL_EVERY_S)
 
-    def _signals(self) -> "tuple[asyncio.Future[None], asyncio.Future[None]]":
+    def _stands(self) -> None:
+        """Report it from the guard's thread; `_tell` takes it back if the loop turns again."""
+        self._told = _STANDS
+        self._on_ready(*_STANDS)
+
+    def _signals(self, grace_s: float) -> "tuple[asyncio.Future[None], asyncio.Future[None]]":
         """(stop, hurry): set by the first and the second SIGTERM or SIGINT."""
         loop = asyncio.get_running_loop()
         stop: asyncio.Future[None] = loop.create_future()
@@ -208,8 +224,16 @@ class Service:
                 loop.call_later(_SHORT_GRACE_S, _resolve, hurry)
             _resolve(stop)
 
+        graces = itertools.chain((grace_s,), itertools.repeat(_SHORT_GRACE_S))
+
+        def noted(_number: int, _frame: FrameType | None) -> None:
+            self._guard.watch.end_in(next(graces))
+
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, signalled)
+            # In place of the loop's own, which does nothing: the loop hears by a file, when it
+            # turns; this hears at once.
+            signal.signal(number, noted)
         return stop, hurry
 
 

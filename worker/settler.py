@@ -59,6 +59,7 @@ class Settler:
 
     def put(self, settlement: Settlement) -> None:
         """Send it, soon."""
+        self._guard.reported(settlement.claim)
         self._waiting.append(settlement)
         self._idle.clear()
         self._wake.set()

@@ -40,6 +40,11 @@ _ROLL_CALL_MS: Final = 2 * HEARTBEAT_EVERY_MS
 _MISSING_MS: Final = 3.5 * HEARTBEAT_EVERY_MS
 _SIDE_BY_SIDE: Final = 16  # partitions swept at the same time; they leave in one write
 _REAP_JITTER_S: Final = 0.25  # spreads what a lost worker held over the survivors' next claims
+_BACK: Final = "the task is taken back"
+_TAKEN: Final = {
+    State.DEAD_LETTER: "the task crashed too often and is dead-lettered",
+    State.CANCELLED: "the task is cancelled, as it was to be",
+}
 
 
 class Kept(Upkeep, Vitals, Protocol):
@@ -214,7 +219,7 @@ class Keeper:
             queue = metrics.queue_label(self._pool.fleet, one.queue)
             metrics.TASKS_FAILED.labels(self._pool.region, queue, "worker-lost").inc()
             _log.warning(
-                "a lease ended without a word from its holder; the task is taken back",
+                f"a lease ended without a word from its holder; {_TAKEN.get(one.state, _BACK)}",
                 extra={"task_id": one.task_id, "holder": one.worker_id, "state": one.state},
             )
         if any(one.state is State.DEAD_LETTER for one in reaped):

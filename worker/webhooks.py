@@ -10,6 +10,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Final
 
 import httpx
@@ -17,6 +18,7 @@ from standardwebhooks import Webhook as Signer
 
 from tradewind import __version__
 from tradewind.clock import Clock
+from tradewind.errors import SetupError
 from tradewind.fleet import Webhook
 from tradewind.limits import SECOND_MS
 from worker.herald import Told
@@ -40,15 +42,10 @@ class Webhooks:
     """Belongs to one event loop."""
 
     def __init__(self, clock: Clock) -> None:
-        """`clock`: receivers compare the time of a message with their own."""
+        """`clock`: receivers compare the time of a message with their own. Raises SetupError."""
         self._clock = clock
         self._lanes: dict[tuple[str, str], _Lane] = {}
-        # A redirect is not followed: it could lead a message out of where it may go.
-        self._client = httpx.AsyncClient(
-            follow_redirects=False,
-            timeout=None,  # noqa: S113 - each message has its own, over all of its steps
-            headers={"user-agent": f"tradewind/{__version__}"},
-        )
+        self._client = _client()
 
     async def send(self, hook: Webhook, message_id: str, body: bytes) -> Told:
         """One try, of at most twice the hook's timeout: for a turn, and for the answer."""
@@ -94,5 +91,24 @@ class Webhooks:
         if answer.is_success:
             return Told("sent")
         if answer.status_code == _GONE:
-            return Told("gone")
+            return Told("gone", f"it answered {_GONE}")
         return Told("retried", f"it answered {answer.status_code}")
+
+
+def _client() -> httpx.AsyncClient:
+    """One that does what the file says, whatever a receiver or the environment would have it do.
+
+    A redirect is not followed, and a proxy of the environment not used: they could lead a message
+    out of where it may go. A cookie would be one more thing that all messages to a host share.
+    """
+    try:
+        return httpx.AsyncClient(
+            follow_redirects=False,
+            trust_env=False,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+            timeout=None,  # noqa: S113 - each message has its own, over all of its steps
+            headers={"user-agent": f"tradewind/{__version__}"},
+        )
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise SetupError(f"webhooks cannot be sent from here ({why}); see to httpx") from error

@@ -184,6 +184,12 @@ def router() -> Generator[str, None, None]:
     server.stop(None).wait()
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is slow on a busy machine is no news to a test that reads all of stderr."""
+    monkeypatch.setattr("tradewind.cli.session._QUIET_S", 600.0)
+
+
 @pytest.fixture
 def run() -> Run:
     """Run a command in this process, as `tradewind` would, and give its exit code."""

@@ -19,6 +19,7 @@ from tests.scripts.world import FAILURE, PLACE, a_bury, a_mark, a_task, place_of
 from tradewind import ids
 from tradewind.fleet import DeadTaskHandler, Fleet, QueuePolicy
 from tradewind.local.scratch import RedisProcess
+from tradewind.state import State
 from tradewind.store import scripts
 from tradewind.task import (
     Cancel,
@@ -102,7 +103,7 @@ def mark_of(roll: int) -> Any:
         keys[roll % 2],
         business=roll % 3 > 0,
         digest=bytes([roll % 5 // 4]) * 16,
-        request_tag=bytes([roll % 2]) * 16 if roll % 7 else b"",
+        request_tag=bytes([roll % 4 // 2]) * 16 if roll % 7 else b"",
         window_ms=120_000,
     )
 
@@ -263,12 +264,14 @@ async def move(sides: Sides, roll: Rolls) -> None:
 async def ask_the_ledger(sides: Sides, roll: Rolls) -> None:
     mark, task_id = mark_of(next(roll)), new_id(next(roll) % 4)
     epoch, where = 1 + next(roll) % 3 // 2, (HERE, THERE)[next(roll) % 2]
+    ended = (State.CANCELLED, State.DEAD_LETTER)[next(roll) % 2]
     calls: list[Callable[[AnyStore], Awaitable[Any]]] = [
         lambda s: s.reserve(mark, task_id, where, epoch),
         lambda s: s.reserve(mark, task_id, where, epoch),
         lambda s: s.confirm(mark, task_id, epoch),
         lambda s: s.unreserve(mark, task_id, epoch),
         lambda s: s.forget(mark, task_id),
+        lambda s: s.forget(mark, task_id, ended=ended),
     ]
     await sides.same(calls[next(roll) % len(calls)])
 

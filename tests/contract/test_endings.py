@@ -17,9 +17,11 @@ from tests.scripts.world import (
     claimed,
     dead,
     exporting,
+    outcome,
     record_of,
     stored,
 )
+from tradewind.limits import TOMBSTONE_MS
 from tradewind.state import State
 from tradewind.task import (
     Cancelled,
@@ -27,6 +29,7 @@ from tradewind.task import (
     Finish,
     Progress,
     RetryAt,
+    Stored,
     TooLateToCancel,
 )
 
@@ -106,7 +109,24 @@ async def test_a_purged_task_is_gone(store: AnyStore) -> None:
     assert await store.purge(record.task_id, 1)
     assert not await store.purge(record.task_id, 1)
     assert await store.read(record.task_id) is None
+    assert await store.watch(record.task_id) is None
+    assert await store.cancel(record.task_id, retention_ms=DAY_MS) is None
+    assert not await store.redrive(record.task_id, 1)
     assert await store.outbox(PLACE, limit=5) == []
+
+
+async def test_a_purged_task_is_not_stored_again_by_a_repeat_under_way(world: World) -> None:
+    store, task = world.store, a_task()
+    await dead(store, await stored(store, task))
+    assert await store.purge(task.task_id, 1)
+    was_here = Stored(task.task_id, State.DEAD_LETTER, created=False)
+    for epoch in (1, 2):
+        assert await outcome(store, replace(task, epoch=epoch)) == was_here
+        assert await store.refuse(task.task_id, epoch) == was_here, "so it is stored nowhere else"
+    assert (await claim_batch(store)).claims == ()
+    assert await store.counts() == {}
+    await world.advance(TOMBSTONE_MS)
+    assert await outcome(store, task) == replace(was_here, state=State.PENDING, created=True)
 
 
 async def test_what_is_not_dead_is_neither_redriven_nor_purged(store: AnyStore) -> None:

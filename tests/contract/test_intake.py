@@ -20,9 +20,19 @@ from tests.scripts.world import (
     record_of,
     stored,
 )
-from tradewind.limits import REQUEST_ID_WINDOW_MS, RESERVATION_LEASE_MS, TOMBSTONE_MS
+from tradewind.limits import HOUR_MS, REQUEST_ID_WINDOW_MS, RESERVATION_LEASE_MS, TOMBSTONE_MS
 from tradewind.state import Mark, State
-from tradewind.task import Finish, LedgerHit, LedgerMark, NewTask, Stored, Tombstoned
+from tradewind.task import (
+    Bury,
+    Failure,
+    Finish,
+    LedgerHit,
+    LedgerMark,
+    NewTask,
+    RetryAt,
+    Stored,
+    Tombstoned,
+)
 
 
 def marked(mark: LedgerMark, **fields: Any) -> NewTask:
@@ -196,6 +206,77 @@ async def test_the_key_of_a_cancelled_task_is_free_again(store: AnyStore) -> Non
     await stored(store, marked(mark))
 
 
+@pytest.mark.parametrize("ended", [State.CANCELLED, State.DEAD_LETTER])
+async def test_a_freed_key_is_told_of_to_repeats_of_its_own_submit_only(
+    store: AnyStore, ended: State
+) -> None:
+    mark = a_mark()
+    first = await stored(store, marked(mark))
+    assert await store.forget(mark, first.task_id, ended=ended)
+    assert not await store.forget(mark, first.task_id, ended=ended)
+    assert not await store.confirm(mark, first.task_id, 1)
+    assert not await store.unreserve(mark, first.task_id, 1)
+
+    told = LedgerHit(first.task_id, "eu-west", 1, True, 0, True, True, state=ended)
+    assert await outcome(store, marked(mark)) == told
+    for task_id in (an_id(), first.task_id):
+        assert await store.reserve(mark, task_id, "us-east", 2) == told
+    other = replace(mark, digest=b"e" * 16)
+    assert await store.reserve(other, an_id(), "us-east", 1) == replace(told, same_payload=False)
+
+
+@pytest.mark.parametrize("confirmed", [False, True])
+@pytest.mark.parametrize("tag", [b"s" * 16, b""], ids=["another", "none"])
+async def test_to_every_other_submit_a_freed_key_is_free(
+    store: AnyStore, tag: bytes, confirmed: bool
+) -> None:
+    mark, first, second = a_mark(), an_id(), an_id()
+    await store.reserve(mark, first, "us-east", 1)
+    if confirmed:
+        assert await store.confirm(mark, first, 1)
+    assert await store.forget(mark, first, ended=State.CANCELLED)
+
+    anew = replace(mark, request_tag=tag, digest=b"e" * 16)
+    assert await store.reserve(anew, second, "ap-south", 1) is None
+
+    hit = await store.reserve(replace(anew, request_tag=b"t" * 16), an_id(), "us-east", 1)
+    assert hit is not None
+    assert (hit.task_id, hit.confirmed, hit.mine, hit.state) == (second, False, False, None)
+    assert await store.confirm(anew, second, 1)
+
+
+async def test_a_task_that_is_stored_with_its_entry_takes_a_freed_key(store: AnyStore) -> None:
+    mark = a_mark()
+    first = await stored(store, marked(mark))
+    assert await store.forget(mark, first.task_id, ended=State.CANCELLED)
+    anew = replace(mark, request_tag=b"s" * 16)
+    second = await stored(store, marked(anew))
+    hit = await outcome(store, marked(anew))
+    assert isinstance(hit, LedgerHit)
+    assert (hit.task_id, hit.mine, hit.state) == (second.task_id, True, None)
+
+
+async def test_a_submit_without_a_request_id_cannot_be_repeated_so_nothing_is_kept(
+    store: AnyStore,
+) -> None:
+    mark = a_mark(request_tag=b"")
+    first = await stored(store, marked(mark))
+    assert await store.forget(mark, first.task_id, ended=State.CANCELLED)
+    await stored(store, marked(mark))
+
+
+async def test_a_freed_key_is_told_of_for_as_long_as_a_submit_may_be_repeated(
+    world: World,
+) -> None:
+    mark = a_mark()
+    first = await stored(world.store, marked(mark))
+    assert await world.store.forget(mark, first.task_id, ended=State.CANCELLED)
+    await world.advance(REQUEST_ID_WINDOW_MS - 60_000)
+    assert isinstance(await outcome(world.store, marked(mark)), LedgerHit)
+    await world.advance(120_000)
+    await stored(world.store, marked(mark))
+
+
 async def test_an_entry_of_a_request_id_lies_with_its_task(store: AnyStore) -> None:
     mark = a_mark(business=False)
     first, elsewhere = an_id(2), an_id(9)
@@ -241,6 +322,25 @@ async def test_a_completion_stops_copies_until_its_window_or_its_record_ends(
     await world.advance(min(2 * pass_ms, DAY_MS) + 1_000)
     await stored(world.store, copy)
     assert len((await claim_batch(world.store)).claims) == 1
+
+
+@pytest.mark.parametrize("dead", [False, True], ids=["waits for its retry", "redriven"])
+async def test_past_its_own_window_a_task_is_nobodys_copy_and_is_run(
+    world: World, dead: bool
+) -> None:
+    store, first, later = world.store, a_task(done_key=b"f" * 32), a_task(done_key=b"f" * 32)
+    claim, failure = await claimed(store, await stored(store, first)), Failure("error", "boom")
+    if dead:
+        await store.bury([Bury(claim, "exhausted", failure, 9 * DAY_MS, may_move=False)])
+    else:
+        await store.retry([RetryAt(claim, DAY_MS + HOUR_MS, failure)])
+    await world.advance(DAY_MS + 1_000)
+    second = await claimed(store, await stored(store, later))
+    await store.finish([Finish(second, b"the second's", "", DAY_MS)])
+    if dead:
+        assert await store.redrive(first.task_id, 1)
+    await world.advance(HOUR_MS)
+    assert [claim.task_id for claim in (await claim_batch(store)).claims] == [first.task_id]
 
 
 async def test_a_finished_task_is_forgotten_after_its_retention(world: World) -> None:

@@ -34,6 +34,14 @@ async def moved(world: World) -> Exported:
     return task
 
 
+async def test_what_is_no_longer_fresh_when_it_is_sent_is_not_stored(world: World) -> None:
+    task = await exporting(world.store)
+    answer = await world.target.import_task(task, hops=b"h", timeout_s=5, is_fresh=lambda: False)
+    assert answer == "late"
+    assert await world.target.read(task.record.task_id) is None
+    assert await come(world.target, task) == "imported"
+
+
 # --- leaving
 
 

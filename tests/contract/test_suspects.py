@@ -27,6 +27,7 @@ from tradewind.task import (
     Failure,
     Finish,
     Priority,
+    Record,
     Release,
     RetryAt,
     Settled,
@@ -88,14 +89,28 @@ async def test_any_report_takes_the_booked_crash_back(
 ) -> None:
     await crashed(store, await claimed(store))
     claim = await suspect(store)
-    assert (await record_of(store, claim.task_id)).crashes == 2
+    assert claim.crashes == 2
     await report(store, claim)
     assert (await record_of(store, claim.task_id)).crashes == 1
 
 
+async def test_readers_see_the_crashes_that_were_suffered_and_not_the_booked_one(
+    store: AnyStore,
+) -> None:
+    await crashed(store, await claimed(store))
+    claim = await suspect(store)
+    for read in (store.read, store.watch):
+        found = await read(claim.task_id)
+        assert isinstance(found, Record)
+        assert (found.state, found.crashes) == (State.PROCESSING, 1)
+    await crashed(store, claim)
+    assert (await record_of(store, claim.task_id)).crashes == 2
+
+
 async def test_too_many_crashes_are_a_death_of_their_own(store: AnyStore) -> None:
     task = await stored(store, a_task(max_crashes=2))
-    await crashed(store, await claimed(store, task))
+    first = await claimed(store, task)
+    await crashed(store, first)
     claim = await suspect(store)
     expected = Settled(task.task_id, lost=False, state=State.DEAD_LETTER)
     assert await crashed(store, claim) == expected
@@ -103,6 +118,7 @@ async def test_too_many_crashes_are_a_death_of_their_own(store: AnyStore) -> Non
     record = await record_of(store, task.task_id)
     assert (record.state, record.death, record.crashes) == (State.DEAD_LETTER, "crashed", 2)
     assert [dead.task_id for dead in await store.outbox(PLACE, limit=5)] == [task.task_id]
+    assert (await crashed(store, first)).lost, "the death is another run's"
 
 
 async def test_a_death_that_takes_the_holder_along_is_counted_once(world: World) -> None:

@@ -1,6 +1,7 @@
 """Word of dead tasks, from real workers to a real receiver, or to a task."""
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -118,6 +119,12 @@ async def test_a_receiver_that_was_down_hears_of_it_once_it_is_up(
     await lab.worker("eu-west", *APP)
     task_id = await lab.submit("die", PAYLOAD)
     await lab.until(lambda: waiting.tried(task_id))
+    lines = [json.loads(text) for text in lab.logs().splitlines() if text.startswith("{")]
+    (line,) = [line for line in lines if "tries" in line]
+    assert (line["task_id"], line["queue"]) == (task_id, "default")
+    assert (line["level"], line["reason"]) == ("warning", "not reachable: ConnectError")
+    assert 2 <= line["next_try_in_s"] <= 5
+    assert down.url not in lab.logs()
     receivers.append(receiver := Receiver(port=down.port))
     await lab.until(waiting.none)
     assert [m.data["task_id"] for m in receiver.messages] == [task_id]

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.flow.lab import Lab, empty
-from tradewind import ids
+from tradewind import ids, metrics
 from tradewind.clock import SystemClock
 from tradewind.fleet import Fleet
 from tradewind.handlers import App, Signals
 from tradewind.local.scratch import RedisProcess
 from tradewind.store.region_store import RegionStore
-from tradewind.task import Claim, Release
+from tradewind.task import Claim, Finish, Release
 from worker.guard import Guard
 from worker.pool import Pace, Pool
 from worker.reach import Reach
+from worker.settler import Settler
 
 LEASE = {"default": 1_000}
 
@@ -128,6 +129,28 @@ async def test_a_lease_that_cannot_be_renewed_is_doubtful_until_it_is(
     own_redis.start()
     await holds(lab, lambda: not signals.doubtful.is_set())
     assert not lost.is_set()
+
+
+async def test_a_lease_that_our_own_report_has_ended_is_not_lost(lab: Lab, guard: Guard) -> None:
+    lost, asked_ms = threading.Event(), now_ms()
+    store = lab.stores["eu-west"]
+    claim = await claimed(lab, await lab.submit("sleep", {"seconds": 0}))
+    hold(guard, claim, asked_ms, Signals(), lost=lost)
+    before = metrics.REGISTRY.get_sample_value("tradewind_lease_lost_total")
+    settler = Settler(
+        store,
+        fleet=lab.fleet,
+        guard=guard,
+        reach=Reach(SystemClock()),
+        on_settled=lambda _settlement, _outcome: None,
+    )
+    report = Finish(claim, b"", "", 60_000)
+    settler.put(report)
+    await store.finish([report])  # as the settler would, but for the answer: that is slow
+    guard.recheck()
+    await holds(lab, lambda: guard.held == 0)
+    assert not lost.is_set()
+    assert metrics.REGISTRY.get_sample_value("tradewind_lease_lost_total") == before
 
 
 async def test_a_renewal_tells_that_the_cancel_was_asked_for(lab: Lab, guard: Guard) -> None:

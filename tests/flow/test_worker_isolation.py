@@ -229,6 +229,11 @@ async def test_what_kills_every_process_is_dead_after_its_crashes(lab: Lab, name
     assert record.failure.kind == "worker-lost"
     assert len({line.pid for line in lab.lines(task_id, "start")}) == 3
 
+    async def told() -> bool:
+        return "is dead-lettered" in lab.logs()
+
+    await lab.until(told)
+
     async def both_live() -> bool:
         workers = await lab.stores["eu-west"].workers()
         return len([w for w in workers if w.age_ms < 2_000]) == 2

@@ -19,13 +19,14 @@ from tests.machine.world import (
     picks,
     regions,
 )
-from tests.scripts.world import DAY_MS, PLACE, a_mark, an_id
+from tests.scripts.world import DAY_MS, PLACE, a_mark, a_task, an_id
 from tradewind.state import Mark, State
 from tradewind.task import (
     Cancelled,
     CancelRequested,
     Pointer,
     Record,
+    Stored,
     TooLateToCancel,
 )
 
@@ -172,4 +173,15 @@ class Clients(Workers):
         assert answer is dead_at(place, epoch)
         if answer:
             del self.model.places[record.region, record.task_id]
+            self.model.purged[record.region, record.task_id] = epoch
             self.model.last_token.pop(record.task_id, None)
+            for repeat in (1, epoch, epoch + 1):
+                self.stays_away(record.region, record.task_id, repeat)
+
+    def stays_away(self, region: str, task_id: str, epoch: int) -> None:
+        """A repeat of its submit, here or by one who looks for another region, stores nothing."""
+        was_here = Stored(task_id, State.DEAD_LETTER, created=False)
+        task = a_task(task_id, epoch=epoch)
+        ((answer,), _) = self.run(self.stores[region].enqueue([task], timeout_s=5))
+        assert answer == was_here
+        assert self.run(self.stores[region].refuse(task_id, epoch)) == was_here

@@ -112,12 +112,13 @@ class Couriers(Clients):
         memory = self.model.remembered(move.target, move.task_id)
         if memory.came >= move.epoch:
             return "known"
-        if memory.refused >= move.epoch:
+        tomb = self.model.tombs.get((move.target, move.task_id), 0)
+        if max(memory.refused, tomb) >= move.epoch:
             return "refused"
         if place is not None and place.epoch >= move.epoch:
             return "known"
-        if self.model.tombs.get((move.target, move.task_id), 0) >= move.epoch:
-            return "refused"
+        if (purged := self.model.purged.get((move.target, move.task_id))) is not None:
+            return "known" if purged >= move.epoch else "refused"
         if place is not None and place.state is not None:
             # Back before this region's own courier has heard that it had left: not yet.
             assert place.state is State.MOVING
@@ -161,7 +162,8 @@ class Couriers(Clients):
             return
         memory, place = self.model.remembered(target, task_id), self.model.at(target, task_id)
         answer = self.run(self.stores[target].refuse_import(task_id, epoch))
-        if memory.came >= epoch or (place is not None and place.epoch >= epoch):
+        here = place.epoch if place else self.model.purged.get((target, task_id), -1)
+        if memory.came >= epoch or here >= epoch:
             assert answer == "imported"
             self.has_it.update([(task_id, epoch)] if not lost else [])
             return

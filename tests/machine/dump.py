@@ -51,7 +51,7 @@ def dump(raw: Any) -> Dump:
             pipe.type(name)
             pipe.ttl(name)
         found = pipe.execute()
-        # Short lives may end between two of our own calls: then the kind is "none".
+        # Short lives may end between two of our own calls: then the kind is "none", or no value.
         kinds = {n: k for n, k in zip(names, found[::2], strict=True) if k in readers}
         for name, kind in kinds.items():
             args, kwargs = more.get(kind, ((), {}))
@@ -59,6 +59,6 @@ def dump(raw: Any) -> Dump:
         values = pipe.execute()
     lasting = (n for n, left in zip(names, found[1::2], strict=True) if left == -1)
     return Dump(
-        {n.removeprefix(PREFIX): value for n, value in zip(kinds, values, strict=True)},
+        {n.removeprefix(PREFIX): value for n, value in zip(kinds, values, strict=True) if value},
         frozenset(n.removeprefix(PREFIX) for n in lasting),
     )

@@ -96,7 +96,8 @@ class Judge:
             self._accepted.add(args[0][0].task_id)
         if call == "purge" and answer:
             self._may_go.add(args[0])
-            self._tokens.pop(args[0], None)  # a repeat of its submit under way makes it anew
+            # Who adopts its submit much later, when all that is left of it has gone, makes it anew.
+            self._tokens.pop(args[0], None)
         self._kept_by_one_owner()
         self._marks(args, answer, before, after)
 

@@ -63,6 +63,7 @@ class Model:
     now_ms: int
     places: dict[tuple[str, str], Place] = field(default_factory=dict[tuple[str, str], Place])
     tombs: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    purged: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     imports: dict[tuple[str, str], Import] = field(default_factory=dict[tuple[str, str], Import])
     ledger: dict[tuple[str, bytes], Entry] = field(default_factory=dict[tuple[str, bytes], Entry])
     done: dict[tuple[str, bytes], str] = field(default_factory=dict[tuple[str, bytes], str])
@@ -103,10 +104,10 @@ class Model:
         return place.over(self.now_ms) or self.is_copy(region, task_id)
 
     def is_copy(self, region: str, task_id: str) -> bool:
-        """Whether the task's fingerprint was completed in this region by another task."""
-        key, _ = self.done_keys.get(task_id, (b"", 0))
+        """Whether another task completed the task's fingerprint here, in the window of both."""
+        key, until_ms = self.done_keys.get(task_id, (b"", 0))
         first = self.done.get((region, key))
-        return first is not None and first != task_id
+        return first is not None and first != task_id and until_ms > self.now_ms
 
     def complete(self, region: str, task_id: str) -> None:
         """A completion that counts."""
@@ -121,6 +122,8 @@ class Model:
         match kind:
             case "t" if (region, name) in self.tombs:
                 del self.tombs[region, name]
+            case "t" if (region, name) in self.purged:
+                del self.purged[region, name]
             case "t":
                 place = self.places.pop((region, name))
                 assert place.state in {None, State.COMPLETED, State.CANCELLED, State.EXPIRED}

@@ -34,11 +34,15 @@ class TwoRegions(Couriers):
     def the_region_holds_what_the_model_holds(self, region: str, seen: Dump) -> None:
         held = self.model.held(region)
         tombs = {id_: ep for (where, id_), ep in self.model.tombs.items() if where == region}
+        purged = {id_: ep for (where, id_), ep in self.model.purged.items() if where == region}
         found = seen.records
-        assert found.keys() == held.keys() | tombs.keys()
+        assert found.keys() == held.keys() | tombs.keys() | purged.keys()
         for task_id, fields in found.items():
             if task_id in tombs:
                 assert (fields["st"], fields["ep"]) == (Mark.REFUSED, str(tombs[task_id]))
+                continue
+            if task_id in purged:
+                assert (fields["st"], fields["ep"]) == (Mark.PURGED, str(purged[task_id]))
                 continue
             place = held[task_id]
             assert fields["st"] == (place.state or Mark.FORWARDED)

@@ -108,6 +108,8 @@ class Submitters(World):
         entry = self.model.ledger.get((submit.home, submit.key)) if local else None
         if place is not None:
             assert outcome == Stored(submit.task_id, place.state or State.MOVING, created=False)
+        elif (submit.region, submit.task_id) in self.model.purged:
+            assert outcome == Stored(submit.task_id, State.DEAD_LETTER, created=False)
         elif self.model.tombs.get((submit.region, submit.task_id), 0) >= submit.epoch:
             assert outcome == Tombstoned(submit.task_id)
             return
@@ -165,6 +167,10 @@ class Submitters(World):
         answer = self.run(self.stores[submit.region].refuse(submit.task_id, submit.epoch))
         if place is not None:
             assert answer == Stored(submit.task_id, place.state or State.MOVING, created=False)
+            submit.stored = True
+            return
+        if where in self.model.purged:
+            assert answer == Stored(submit.task_id, State.DEAD_LETTER, created=False)
             submit.stored = True
             return
         assert answer is None

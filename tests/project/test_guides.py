@@ -1,35 +1,45 @@
 """The examples of the guides run as they stand."""
 
-import inspect
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+def blocks(guide: str, language: str) -> list[str]:
+    """The guide's examples in one language."""
+    text = (DOCS / guide).read_text()
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
 
 def examples(guide: str) -> dict[str, Any]:
     """Everything that the guide's examples define, one after the other."""
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / guide).read_text(), flags=re.DOTALL)
     names: dict[str, Any] = {"__name__": "guide"}
-    exec(compile("\n".join(blocks), guide, "exec"), names)  # noqa: S102 - our own text
+    exec(compile("\n".join(blocks(guide, "python")), guide, "exec"), names)  # noqa: S102 - our own text
     return names
 
 
-TESTS = {name: test for name, test in examples("testing.md").items() if name.startswith("test_")}
-
-
-@pytest.mark.parametrize("test", TESTS.values(), ids=TESTS)
-async def test_an_example_of_the_testing_guide(test: Any) -> None:
-    assert inspect.iscoroutinefunction(test)
-    await test()
-
-
-def test_the_testing_guide_has_its_examples() -> None:
-    assert len(TESTS) == 6
+def test_the_testing_guide_runs_in_a_project_that_does_what_it_says(tmp_path: Path) -> None:
+    (setup,) = blocks("testing.md", "toml")
+    (tmp_path / "pyproject.toml").write_text(setup)
+    (tmp_path / "test_app.py").write_text("\n".join(blocks("testing.md", "python")))
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "6 passed" in run.stdout
 
 
 def test_the_examples_of_the_handlers_guide_load() -> None:
-    assert {"tell", "count", "report"} <= examples("handlers.md").keys()
+    assert {"tell", "count", "report", "build"} <= examples("handlers.md").keys()

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from router.server import GRACE_S, NOTICE_S
+from router.server import GRACE_S, MAX_WAITING_CALLS, NOTICE_S
 from tests.cases.test_c42_metrics import MOST_LINES
 from tradewind import limits
 
@@ -45,3 +45,4 @@ def test_the_words_below_it_have_them_too() -> None:
     assert f"{MOST_LINES:,} lines a process" in PAGE
     assert f"{NOTICE_S:g} s, so that" in PAGE
     assert f"the rest of {GRACE_S:g} s" in PAGE
+    assert f"up to {MAX_WAITING_CALLS:,} calls in each" in PAGE

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tradewind.errors import StoreError, StoreFull, StoreUnavailable
+from tradewind.state import State
 from tradewind.store.region_store import RegionStore
 from tradewind.task import EnqueueOutcome, LedgerHit, LedgerMark, NewTask, Pointer, Record, Stored
 
@@ -142,12 +143,12 @@ class FlakyStore:
         await self._rest("unreserve", before=True)
         return await self.real.unreserve(mark, task_id, epoch)
 
-    async def forget(self, mark: LedgerMark, task_id: str) -> bool:
+    async def forget(self, mark: LedgerMark, task_id: str, *, ended: State | None = None) -> bool:
         self.calls.append(("forget", task_id))
         if fault := self._next("forget"):
             raise fault.error
         await self._rest("forget", before=True)
-        return await self.real.forget(mark, task_id)
+        return await self.real.forget(mark, task_id, ended=ended)
 
     async def read(self, task_id: str) -> Record | Pointer | None:
         if fault := self._next("read"):

@@ -16,7 +16,7 @@ from router.server import Server
 from router.service import ATTEMPT_METADATA
 from tests.rpc.flaky import FlakyStore
 from tradewind import statuses
-from tradewind.clock import SystemClock
+from tradewind.clock import Clock, SystemClock
 from tradewind.errors import TradewindError
 from tradewind.fleet import Fleet
 from tradewind.store.region_store import RegionStore
@@ -149,10 +149,15 @@ def fields_of(error: Any) -> list[str]:
 
 
 @asynccontextmanager
-async def running(fleet: Fleet, region: str = OWN_REGION) -> AsyncGenerator[Running]:
-    """Serve `fleet` from `region` on a free port; everything is gone afterwards."""
+async def running(
+    fleet: Fleet, region: str = OWN_REGION, clock: Clock | None = None
+) -> AsyncGenerator[Running]:
+    """Serve `fleet` from `region` on a free port; everything is gone afterwards.
+
+    `clock` is the router's host's.
+    """
     stores = {name: FlakyStore(RegionStore(one, fleet)) for name, one in fleet.regions.items()}
-    gateway = Gateway(fleet, region, cast("Any", stores), SystemClock())
+    gateway = Gateway(fleet, region, cast("Any", stores), clock or SystemClock())
     server = Server(gateway, "127.0.0.1:0")
     looking = asyncio.create_task(gateway.run())
     await gateway.census.first_look(5)

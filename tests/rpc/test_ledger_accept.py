@@ -8,11 +8,12 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2
 
+from tests.rpc import labour
 from tests.rpc.ledgers import A_WHILE, GONE, LOST, identity_of
 from tests.rpc.running import OWN_REGION, Running, answered, running
 from tradewind.errors import HomeUnreachable, RegionsFull, StoreError, StoreFull
 from tradewind.fleet import Dedup, Fleet, Health, QueuePolicy
-from tradewind.v1 import router_pb2
+from tradewind.v1 import router_pb2, task_pb2
 
 HOME, STAND_IN = "us-east", "ap-south"
 ACCEPT = QueuePolicy(dedup=Dedup(on_home_unreachable="accept"))
@@ -217,6 +218,27 @@ async def test_a_key_is_free_once_its_task_is_cancelled_though_home_is_away_then
     again = await accepting.submit(**fields)
 
     assert (again.task_id != first.task_id, again.duplicate) == (True, False)
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["same payload", "another"])
+async def test_another_payload_is_run_though_the_key_was_done(
+    accepting: Running, fields: dict[str, Any], same: bool
+) -> None:
+    # The home would have refused it; without the home it is accepted.
+    store = accepting.stores[OWN_REGION]
+    fields["affinity_key"] = "one partition"
+    first = await accepting.submit(**fields, payload=b'{"n":1}')
+    await labour.finish(store, await labour.claim(store, first.task_id), b"of 1")
+    lose(accepting, HOME)
+
+    second = await accepting.submit(**fields, payload=b'{"n":1}' if same else b'{"n":2}')
+
+    assert (second.task_id != first.task_id, second.possible_duplicate) == (True, True)
+    behind = await accepting.submit(affinity_key="one partition", pin_region=OWN_REGION)
+    await labour.claim(store, behind.task_id)  # passes it: it ended, or was to be run
+    found = await accepting.get(second.task_id)
+    ended = (task_pb2.TASK_STATE_COMPLETED, b"of 1")
+    assert (found.state, found.result) == (ended if same else (task_pb2.TASK_STATE_PENDING, b""))
 
 
 @pytest.mark.parametrize("attempt", [None, 1, 2])

@@ -9,7 +9,7 @@ import pytest
 from tests.redis_keys import flush
 from tests.rpc.ledgers import GONE, elsewhere
 from tests.rpc.running import Running, answered, running
-from tradewind.errors import HomeUnreachable, RegionSilent
+from tradewind.errors import HomeUnreachable, IdempotencyKeyReused, RegionSilent
 from tradewind.fleet import Fleet
 from tradewind.v1 import router_pb2, task_pb2
 
@@ -27,8 +27,7 @@ def lose(serving: Running, region: str) -> None:
 async def cancelled_but_not_freed(serving: Running, home: str, task_id: str) -> None:
     """The region that keeps the key did not answer when the task was cancelled."""
     serving.stores[home].fail("forget", GONE)
-    with pytest.raises(HomeUnreachable):
-        await cancel(serving, task_id)
+    assert (await cancel(serving, task_id)).cancelled
 
 
 async def test_the_key_of_a_cancelled_submit_is_free_though_nobody_could_free_it(
@@ -56,6 +55,25 @@ async def test_the_same_holds_where_entry_and_task_lie_together(serving: Running
 
     assert (second.duplicate, second.task_id != first.task_id) == (False, True)
     assert await serving.stored() == {"eu-west": 1}
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["cancelled", "lost"])
+async def test_what_stands_for_nothing_does_not_keep_the_key_from_another_payload_either(
+    serving: Running, lost: bool
+) -> None:
+    fields = await elsewhere(serving)
+    first = await serving.submit(**fields)
+    if lost:
+        lose(serving, "eu-west")
+    else:
+        await cancelled_but_not_freed(serving, "us-east", first.task_id)
+
+    second = await serving.submit(**fields, payload=b'{"other":1}')
+
+    assert (second.task_id != first.task_id, second.duplicate) == (True, False)
+    assert sum((await serving.stored()).values()) == 1
+    with pytest.raises(IdempotencyKeyReused, match=second.task_id):
+        await serving.submit(**fields)
 
 
 @pytest.mark.parametrize("business", [True, False], ids=["idempotency_key", "request_id"])
@@ -87,6 +105,18 @@ async def test_a_silent_region_may_have_the_task_so_the_entry_stays(serving: Run
     assert (await serving.submit(**fields)).task_id == first.task_id
 
 
+async def test_whether_another_payload_may_have_the_key_is_not_guessed(serving: Running) -> None:
+    fields = await elsewhere(serving)
+    first = await serving.submit(**fields)
+    serving.stores["eu-west"].fail("read", GONE)
+
+    with pytest.raises(RegionSilent, match="eu-west"):
+        await serving.submit(**fields, payload=b'{"other":1}')
+
+    with pytest.raises(IdempotencyKeyReused, match=first.task_id):
+        await serving.submit(**fields, payload=b'{"other":1}')
+
+
 async def test_a_region_that_this_routers_file_does_not_have_may_have_the_task(
     fleet: Fleet,
 ) -> None:
@@ -99,26 +129,6 @@ async def test_a_region_that_this_routers_file_does_not_have_may_have_the_task(
             await there.submit(idempotency_key=key)
 
         assert (await here.submit(idempotency_key=key)).task_id == first.task_id
-
-
-@pytest.mark.parametrize("key", ["", "k"], ids=["request_id", "idempotency_key and request_id"])
-async def test_a_repeat_of_a_cancelled_submit_is_told_so_and_does_not_revive_it(
-    serving: Running, key: str
-) -> None:
-    fields: dict[str, Any] = {"request_id": "r", "origin_region": "eu-west"}
-    if key:
-        fields["idempotency_key"] = await serving.key_at("us-east", origin_region="eu-west")
-    first = await serving.submit(**fields)
-    if key:
-        await cancelled_but_not_freed(serving, "us-east", first.task_id)
-    else:
-        assert (await cancel(serving, first.task_id)).cancelled
-
-    again = await serving.submit(**fields)
-
-    assert (again.task_id, again.duplicate) == (first.task_id, False)
-    assert again.state == task_pb2.TASK_STATE_CANCELLED
-    assert await serving.stored() == {}
 
 
 async def test_whoever_forgets_an_entry_leaves_the_one_that_has_taken_its_place(

@@ -3,8 +3,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,52 @@ def test_several_processes_share_one_port_and_one_face(config: Path) -> None:
 
     assert router.returncode == 0
     assert "Traceback" not in errors
+
+
+def children(router: "subprocess.Popen[str]") -> list[int]:
+    return [
+        int(pid)
+        for pid in Path(f"/proc/{router.pid}/task/{router.pid}/children").read_text().split()
+    ]
+
+
+def until(holds: Callable[[], bool]) -> None:
+    give_up_s = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < give_up_s
+        time.sleep(0.05)
+
+
+def test_a_file_that_is_broken_for_a_moment_costs_no_router_process(config: Path) -> None:
+    with process(config, "--processes", "2") as (router, address, _):
+        submit(address)
+        until(lambda: len(children(router)) == 2)
+        healthy, killed = children(router)
+        content = config.read_text()
+        config.write_text("version: [")
+        os.kill(killed, signal.SIGKILL)
+        assert router.stderr is not None
+        while '"status": 2' not in (line := router.stderr.readline()):
+            assert line, "the pool has ended"
+        config.write_text(content)
+        until(lambda: len(set(children(router)) - {killed}) == 2)
+        assert healthy in children(router)
+        assert submit(address).region == "eu-west"
+        router.send_signal(signal.SIGTERM)
+        router.communicate(timeout=20)
+    assert router.returncode == 0
+
+
+def test_killed_router_processes_leave_no_directory_behind(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with process(config, "--processes", "2") as (router, address, _):
+        submit(address)
+        assert len(list(tmp_path.glob("tradewind-metrics-*"))) == 1
+        router.kill()
+        router.communicate(timeout=20)
+    until(lambda: not list(tmp_path.glob("tradewind-metrics-*")))
 
 
 def run(config: Path, *options: str) -> tuple[int, str]:

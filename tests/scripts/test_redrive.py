@@ -19,6 +19,7 @@ from tests.scripts.world import (
     stored,
     tickets,
 )
+from tradewind.limits import TOMBSTONE_MS
 from tradewind.state import State
 from tradewind.store.region_store import RegionStore
 from tradewind.task import Priority
@@ -102,7 +103,10 @@ async def test_a_purged_task_is_gone_with_every_entry(
     record = await dead(store, may_move=may_move)
     assert await store.purge(record.task_id, 1)
     assert await store.read(record.task_id) is None
-    assert record.task_id not in repr(snapshot(raw))
+    key = KEYS.task(record.task_id)
+    assert raw.hgetall(key) == {"st": "PURGED", "ep": "1", "rv": str(record.revision + 1)}
+    assert 0 < raw.pttl(key) <= TOMBSTONE_MS
+    assert record.task_id not in repr({k: v for k, v in snapshot(raw).items() if k != key})
     assert not await store.purge(record.task_id, 1)
     assert await store.dead_total() == 1
     assert raw.zrange(KEYS.outbox, 0, -1) == [kept.task_id]

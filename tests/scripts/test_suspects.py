@@ -31,6 +31,7 @@ from tradewind.task import (
     Claim,
     Finish,
     Priority,
+    Progress,
     Release,
     RetryAt,
     Settled,
@@ -186,10 +187,11 @@ async def test_a_sweep_sets_the_hint_anew(store: RegionStore, raw: Any) -> None:
 # --- booked at claim
 
 
-async def test_the_claim_of_a_suspect_books_a_crash(store: RegionStore) -> None:
+async def test_the_claim_of_a_suspect_books_a_crash(store: RegionStore, raw: Any) -> None:
     claim = await claimed(store, await suspect(store))
     assert (claim.suspect, claim.crashes, claim.attempt) == (True, 2, 1)
-    assert (await record_of(store, claim.task_id)).crashes == 2
+    assert raw.hget(KEYS.task(claim.task_id), "cr") == "2"
+    assert (await record_of(store, claim.task_id)).crashes == 1, "readers are told what it suffered"
 
 
 async def test_the_first_claim_books_nothing(store: RegionStore) -> None:
@@ -235,10 +237,11 @@ async def test_a_report_that_ends_it_cancelled_takes_the_booking_back(
     assert (record.state, record.crashes) == (State.CANCELLED, 1)
 
 
-async def test_neither_renewals_nor_progress_take_it_back(store: RegionStore) -> None:
+async def test_neither_renewals_nor_progress_take_it_back(store: RegionStore, raw: Any) -> None:
     claim = await claimed(store, await suspect(store))
     await store.renew([claim], {"mail": 1_000})
-    assert (await record_of(store, claim.task_id)).crashes == 2
+    await store.progress([Progress(claim, 0.5, "")])
+    assert raw.hget(KEYS.task(claim.task_id), "cr") == "2"
 
 
 @each_death

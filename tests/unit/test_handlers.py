@@ -2,8 +2,9 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, Optional
+from typing import Any, Literal, Optional, TypedDict, Unpack
 
 import pytest
 
@@ -36,6 +37,48 @@ def plain(a: int, b: str = "x") -> tuple[int, str]:
 
 def with_context(ctx: Context, a: int) -> tuple[str, int]:
     return ctx.task_id, a
+
+
+NAMES = "abcdefgh"
+
+
+class Members(TypedDict):
+    a: int
+    b: int
+    c: int
+    d: int
+    e: int
+    f: int
+    g: int
+    h: int
+
+
+@dataclass
+class Fields:
+    a: int
+    b: int
+    c: int
+    d: int
+    e: int
+    f: int
+    g: int
+    h: int
+
+
+def eight(a: int, b: int, c: int, d: int, e: int, f: int, g: int, h: int) -> None:
+    pass
+
+
+def unpacked(**each: Unpack[Members]) -> None:
+    pass
+
+
+def one_dict(x: Members) -> None:
+    pass
+
+
+def one_object(x: Fields) -> None:
+    pass
 
 
 def unhinted(ctx, a):  # noqa: ANN001, ANN201  # pyright: ignore[reportUnknownParameterType, reportMissingParameterType]
@@ -330,3 +373,17 @@ def test_log_lines_carry_the_task(caplog: pytest.LogCaptureFixture) -> None:
         "eu",
         5,
     )
+
+
+@pytest.mark.parametrize(
+    ("function", "of"), [(eight, ""), (unpacked, ""), (one_dict, "x."), (one_object, "x.")]
+)
+def test_of_several_missing_arguments_the_first_is_named(
+    function: Callable[..., Any], of: str
+) -> None:
+    given: dict[str, int] = {}
+    for name in NAMES:
+        with pytest.raises(Reject) as caught:
+            call(function, {"x": given} if of else given)
+        assert str(caught.value) == f"argument {of}{name} is missing"
+        given[name] = 1

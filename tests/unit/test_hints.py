@@ -3,7 +3,8 @@
 import enum
 import json
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -103,6 +104,15 @@ ACCEPTED: dict[str, tuple[Any, Any, Any]] = {
     "a bare tuple": (tuple, [1, "a"], (1, "a")),
     "a set": (set[int], [1, 2, 1], {1, 2}),
     "a frozen set": (frozenset[str], ["a"], frozenset({"a"})),
+    "a set of tuples": (set[tuple[int, str]], [[1, "a"]], {(1, "a")}),
+    "a set of frozen sets": (set[frozenset[int]], [[1], [2]], {frozenset({1}), frozenset({2})}),
+    "a set of frozen dataclasses": (frozenset[Point], [{"x": 1}], frozenset({Point(1)})),
+    "a set of anything": (set[Any], [1, "a"], {1, "a"}),
+    "a set of a union": (set[int | None], [1, None], {1, None}),
+    "keys that are days": (dict[date, int], {"2026-01-31": 1}, {date(2026, 1, 31): 1}),
+    "keys that are literals": (dict[Literal["a", 1], int], {"a": 1}, {"a": 1}),
+    "keys of a union": (dict[int | str, int], {"a": 1}, {"a": 1}),
+    "keys of any kind": (dict[Any, int], {"a": 1}, {"a": 1}),
     "a sequence": (Sequence[int], [1], [1]),
     "keys of a kind": (dict[UserId, int], {"u": 1}, {"u": 1}),
     "keys that are enum members": (dict[Size, int], {"s": 1}, {Size.SMALL: 1}),
@@ -197,11 +207,28 @@ class Holds:
     plain: Plain
 
 
+@dataclass(frozen=True)
+class Frozen:
+    n: int
+
+
+@dataclass
+class HoldsSet:
+    tags: set[list[str]]
+
+
+class Numbers(enum.Enum):
+    ONE = 1
+
+
+class Pairs(enum.Enum):
+    ONE = (1, 1)
+
+
 UNKNOWN: dict[str, tuple[Any, str]] = {
     "a class of no kind": (Plain, "hint Plain says nothing about JSON"),
     "bytes inside": (list[bytes], "hint bytes says nothing about JSON"),
     "a callable": (Callable[[], int], "says nothing about JSON"),
-    "keys that JSON has not": (dict[int, str], r"hint dict\[int, str\] says nothing about JSON"),
     "a field of a dataclass": (Holds, "hint Plain says nothing about JSON"),
     "a part of a union": (int | Plain, "hint Plain says nothing about JSON"),
     "a complex number": (complex, "hint complex says nothing about JSON"),
@@ -210,6 +237,53 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize(("hint", "message"), UNKNOWN.values(), ids=UNKNOWN)
 def test_unknown_hints_fail_when_the_handler_is_registered(hint: Any, message: str) -> None:
+    def handler(a: Any) -> None: ...
+
+    handler.__annotations__["a"] = hint
+    with pytest.raises(TypeError, match=f"task 't': parameter a: .*{message}"):
+        App().task("t")(handler)
+
+
+IMPOSSIBLE: dict[str, tuple[Any, str]] = {
+    "keys that are numbers": (
+        dict[int, str],
+        r"hint dict\[int, str\] can never be met",
+    ),
+    "keys that are numbers or nothing": (dict[int | None, str], "JSON has texts as keys"),
+    "keys that are seconds": (dict[timedelta, str], "JSON has texts as keys"),
+    "keys that are tuples": (dict[tuple[int, int], str], "JSON has texts as keys"),
+    "keys that are sets": (Mapping[frozenset[str], int], "JSON has texts as keys"),
+    "keys that are objects": (dict[Frozen, int], "and Frozen does not take one as a key"),
+    "keys that are literal numbers": (dict[Literal[1, 2], int], "JSON has texts as keys"),
+    "keys of an enum of numbers": (dict[Numbers, int], "JSON has texts as keys"),
+    "keys of another name": (dict[NewType("Age", int), int], "JSON has texts as keys"),
+    "a set of lists": (
+        set[list[int]],
+        r"hint set\[list\[int\]\] can never be met: list\[int\] cannot be in a set; use a list",
+    ),
+    "a frozen set of lists": (frozenset[list[int]], "cannot be in a set"),
+    "a set of bare lists": (
+        set[list],  # pyright: ignore[reportMissingTypeArgument] - as users do
+        "cannot be in a set",
+    ),
+    "a set of sequences": (set[Sequence[int]], "cannot be in a set"),
+    "a set of sets": (set[set[int]], "cannot be in a set"),
+    "a set of dicts": (AbstractSet[dict[str, int]], "cannot be in a set"),
+    "a set of typed dicts": (set[Options], "Options cannot be in a set"),
+    "a set of dataclasses that change": (set[Node], "Node cannot be in a set"),
+    "a set of models": (set[Address], "Address cannot be in a set"),
+    "a set of tuples of lists": (set[tuple[list[int], ...]], "cannot be in a set"),
+    "a set of a union with lists": (set[int | list[int]], "cannot be in a set"),
+    "a set deep inside": (dict[str, list[set[list[int]]]], r"hint set\[list\[int\]\] can never"),
+    "a set in a dataclass": (HoldsSet, "cannot be in a set"),
+    "a set of another name": (set[NewType("Tags", list[str])], "cannot be in a set"),
+    "literal bytes": (Literal[b"x"], "JSON can say none of its values"),
+    "an enum of what JSON has not": (Pairs, "hint Pairs can never be met: JSON can say none"),
+}
+
+
+@pytest.mark.parametrize(("hint", "message"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_hints_that_can_never_be_met_fail_when_registered(hint: Any, message: str) -> None:
     def handler(a: Any) -> None: ...
 
     handler.__annotations__["a"] = hint

@@ -162,6 +162,58 @@ async def test_what_goes_wrong_after_the_handler_is_logged_and_changes_nothing(
     assert "secret" not in caplog.text
 
 
+@both
+@pytest.mark.parametrize("raised", [SystemExit, asyncio.CancelledError, KeyboardInterrupt])
+async def test_whatever_a_hook_raises_it_is_no_more_than_a_hook_that_failed(
+    name: str, raised: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    told = Told()
+
+    @told.app.after
+    def leaves(ctx: Context, result: Any) -> None:
+        raise raised
+
+    @told.app.on_error
+    async def leaves_too(ctx: Context, error: BaseException) -> None:
+        raise raised
+
+    with caplog.at_level(logging.ERROR):
+        assert await run_apart(told, name, b'{"n": 1}') == 2
+        with pytest.raises(ValueError, match="negative"):
+            await run_apart(told, name, b'{"n": -1}')
+    assert [(vars(r)["when"], vars(r)["error"]) for r in caplog.records] == [
+        *(("after", raised.__name__), ("error", raised.__name__))
+    ]
+
+    @told.app.before
+    async def leaves_first(ctx: Context, arguments: Mapping[str, Any]) -> None:
+        raise raised
+
+    with pytest.raises(HookFailed, match=f"leaves_first failed: {raised.__name__}"):
+        await run_apart(told, name, b'{"n": 1}')
+
+
+@pytest.mark.parametrize("kind", ["before", "after"])
+async def test_a_coroutine_is_cancelled_in_its_hooks_too(kind: str) -> None:
+    app, reached = App(), asyncio.Event()
+
+    async def waits(ctx: Context, about: Any) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    getattr(app, kind)(waits)
+
+    @app.task("t")
+    async def handler() -> None: ...
+
+    attempt = asyncio.ensure_future(app.handlers["t"].call(fake_context(), b"", JSON)())
+    await reached.wait()
+    attempt.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await attempt
+    assert handler is not waits
+
+
 async def test_hooks_run_where_the_handler_runs() -> None:
     app, threads = App(), list[str]()
 

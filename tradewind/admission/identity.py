@@ -2,7 +2,13 @@
 
 from dataclasses import dataclass
 
-from tradewind.fingerprint import Body, fingerprint_of, ledger_key_business, ledger_key_request
+from tradewind.fingerprint import (
+    Body,
+    done_key,
+    fingerprint_of,
+    ledger_key_business,
+    ledger_key_request,
+)
 from tradewind.fleet import Fleet
 from tradewind.ids import partition_of
 from tradewind.limits import REQUEST_ID_WINDOW_MS
@@ -27,6 +33,13 @@ class Identity:
     def deduplicated(self) -> bool:
         """Whether the fingerprint may serve as an effect key (design section 4, done mark)."""
         return self.mark is not None and self.mark.business
+
+    @property
+    def done_key(self) -> bytes:
+        """What a completion is known by to copies of this submit; empty if it has none."""
+        if self.mark is None or not self.mark.business:
+            return b""
+        return done_key(self.mark.key, self.mark.digest)
 
 
 def identify(draft: Draft, body: Body, fence: tuple[str, ...], fleet: Fleet) -> Identity:
@@ -71,10 +84,7 @@ def identify(draft: Draft, body: Body, fence: tuple[str, ...], fleet: Fleet) -> 
             request_tag=request_key[:_TAG_BYTES],
             window_ms=REQUEST_ID_WINDOW_MS,
         )
-        order = affinity.unweighted(mark.key, fleet.inside(fence))
-        near = draft.origin_region in order
-        home = draft.origin_region if near else homes(mark.key, fence, fleet)[0]
-        spare = next((name for name in order if name != home), "")
+        home, spare = request_homes(mark.key, draft.origin_region, fence, fleet)
         return Identity(fingerprint, mark, home, spare=spare)
     return Identity(fingerprint)
 
@@ -86,6 +96,18 @@ def partition(draft: Draft, identity: Identity, partitions: int, entropy: int) -
     if identity.mark is not None:
         return partition_of(identity.mark.key, partitions)
     return entropy % partitions
+
+
+def request_homes(
+    key: bytes, origin_region: str, fence: tuple[str, ...], fleet: Fleet
+) -> tuple[str, str]:
+    """Return home and spare home of an entry that exists only for a request_id, see `identify`.
+
+    Empty where there is none.
+    """
+    order = affinity.unweighted(key, fleet.inside(fence))
+    first = origin_region if origin_region in order else "".join(homes(key, fence, fleet)[:1])
+    return first, next((name for name in order if name != first), "")
 
 
 def homes(key: bytes, fence: tuple[str, ...], fleet: Fleet) -> tuple[str, ...]:

@@ -1,6 +1,8 @@
 """From what a handler returned or raised to a verdict."""
 
 import asyncio
+import os
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -29,18 +31,38 @@ class Stopped(Exception):
 
 async def awaited(call: Callable[[], Awaitable[Any]]) -> Any:
     """Run the call of a coroutine function. Raises Stopped from what would end the event loop."""
+    pid = os.getpid()
     try:
         return await call()
     except (SystemExit, KeyboardInterrupt, StopIteration, StopAsyncIteration) as raised_:
         raise Stopped from raised_
+    finally:
+        _end_copy(pid)
 
 
 def called(call: Callable[[], Any]) -> Any:
     """Run the call of a plain function. Raises Stopped from what would end its thread."""
+    pid = os.getpid()
     try:
         return call()
     except (SystemExit, KeyboardInterrupt, StopIteration, asyncio.CancelledError) as raised_:
         raise Stopped from raised_
+    finally:
+        _end_copy(pid)
+
+
+def _end_copy(pid: int) -> None:
+    """End this process if it is a copy that the handler has forked from process `pid`.
+
+    It has done what it was made for. It would go on as a second runner, with the connections and
+    the claims of the first.
+    """
+    if os.getpid() == pid:
+        return
+    error = sys.exc_info()[1]
+    cause = None if error is None else cause_of(error)
+    code = cause.code if isinstance(cause, SystemExit) else cause
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 def cause_of(error: BaseException) -> BaseException:

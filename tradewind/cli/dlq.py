@@ -9,12 +9,13 @@ import click
 
 from tradewind.cli.outcome import DONE, FAILED, Failed
 from tradewind.cli.session import Duration, examples, json_option, router_option, with_client
+from tradewind.cli.unserved import hint_unknown_queue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tradewind.cli.sheet import Sheet
-    from tradewind.client import Client, DeadFilter, TaskView
+    from tradewind.client import Client, DeadFilter, DeadPage, TaskView
 
     # One call of redrive or purge: how many, and regions that did not answer.
     Work = Callable[[Client, bool], Awaitable[tuple[int, tuple[str, ...]]]]
@@ -69,14 +70,24 @@ def dlq() -> None:
 @click.option(
     "--limit", default=100, show_default=True, type=click.IntRange(1, 1_000), help="At most."
 )
+@click.option(
+    "--page-token", default="", metavar="TOKEN", help="Go on where the list before ended."
+)
 @router_option
 @json_option
-def list_dead(limit: int, router: str, *, as_json: bool, **flags: Any) -> int:
-    """List dead tasks, oldest first within a partition, with the cause and why they stay."""
+def list_dead(limit: int, page_token: str, router: str, *, as_json: bool, **flags: Any) -> int:
+    """List dead tasks of all regions, oldest death first, with the cause and why they stay."""
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
 
     which = to_filter(flags)
-    page = with_client(router, lambda client: client.admin.dead_tasks(which, page_size=limit))
+
+    async def ask(client: "Client") -> "DeadPage":
+        page = await client.admin.dead_tasks(which, page_size=limit, page_token=page_token)
+        if not page.total:
+            await hint_unknown_queue(client, which.queue)
+        return page
+
+    page = with_client(router, ask)
     if as_json:
         show.emit(
             {
@@ -90,6 +101,8 @@ def list_dead(limit: int, router: str, *, as_json: bool, **flags: Any) -> int:
     if page.tasks:
         show.console().print(dead_sheet(page.tasks))
     click.echo(f"{len(page.tasks)} of {page.total} dead {_tasks(page.total)}")
+    if page.next_page_token:
+        click.echo(f"The next ones: --page-token {page.next_page_token}", err=True)
     show.warn_silent(page.silent_regions)
     return DONE
 
@@ -143,6 +156,7 @@ def redrive(
         lambda client, dry: client.admin.redrive(which, dry_run=dry),
         ("redrive", "redriven"),
         router,
+        queue=which.queue,
         dry_run=dry_run,
         yes=yes,
         as_json=as_json,
@@ -169,6 +183,7 @@ def purge(
         lambda client, dry: client.admin.purge(which, dry_run=dry),
         ("purge", "purged"),
         router,
+        queue=which.queue,
         dry_run=dry_run,
         yes=yes,
         as_json=as_json,
@@ -180,6 +195,7 @@ def _work(
     verbs: tuple[str, str],
     router: str,
     *,
+    queue: str,
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -188,7 +204,14 @@ def _work(
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
 
     verb, done = verbs
-    found, silent = with_client(router, lambda client: call(client, True))  # noqa: FBT003 - dry
+
+    async def count_first(client: "Client") -> tuple[int, tuple[str, ...]]:
+        found, silent = await call(client, True)  # noqa: FBT003 - dry
+        if not found:
+            await hint_unknown_queue(client, queue)
+        return found, silent
+
+    found, silent = with_client(router, count_first)
     if not as_json:
         click.echo(f"{found} dead {_tasks(found)} to {verb}", err=True)
     if dry_run or not found:

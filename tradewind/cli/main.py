@@ -7,7 +7,7 @@ from importlib import import_module
 
 import click
 
-from tradewind.cli.outcome import exit_code, sentences
+from tradewind.cli.outcome import USAGE, exit_code, sentences
 from tradewind.cli.text import one_line
 
 # Where each command is, by the name it is called by. Only the called one is imported.
@@ -84,6 +84,10 @@ def run(command: Callable[[], object]) -> int:
     except click.ClickException as error:
         click.echo(_complaint(error), err=True)
         return 2 if isinstance(error, click.FileError) else error.exit_code
+    except UnicodeEncodeError as error:
+        # Bytes of the command line or the environment that are not UTF-8, in text that is sent.
+        click.echo(f"Error: {one_line(str(error.object))} is not UTF-8; type it again.", err=True)
+        return USAGE
     except Exception as error:
         code = exit_code(error)
         if code is None:

@@ -1,6 +1,7 @@
 """Flags that submit and explain share, and what they say as TaskOptions."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -90,12 +91,23 @@ def to_options(flags: dict[str, Any]) -> "TaskOptions":
     return options
 
 
+def parse_json(raw: bytes) -> Any:
+    """Give what a JSON text holds. Raises ValueError, in words, for what is none or not UTF-8."""
+    try:
+        return json.loads(raw.decode())
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start + 1}") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def payload_of(text: str | None, content_type: str | None) -> bytes:
     """Read a payload from the command line, or from stdin for `-`. Checks that JSON is JSON."""
-    raw = sys.stdin.buffer.read() if text == "-" else (text or "").encode()
+    # What is not UTF-8 in a command line comes as surrogates; these are the bytes themselves.
+    raw = sys.stdin.buffer.read() if text == "-" else os.fsencode(text or "")
     if raw and (content_type or "application/json") == "application/json":
         try:
-            json.loads(raw)
+            parse_json(raw)
         except ValueError as error:
             problem = f'the payload is no JSON ({error}); quote it, as in \'{{"to": "a@b.c"}}\''
             raise click.UsageError(problem) from None

@@ -3,6 +3,7 @@
 import click
 
 from tradewind import errors
+from tradewind.cli.flags import typed
 from tradewind.cli.text import one_line
 
 DONE, FAILED, USAGE, UNREACHABLE, NOT_FOUND = 0, 1, 2, 3, 4
@@ -40,4 +41,4 @@ def sentences(error: Exception) -> list[str]:
     """Give what to say of an error: one sentence, or one for each mistake in a file."""
     if isinstance(error, errors.ConfigErrors):
         return [one_line(str(each)) for each in error.errors]
-    return [one_line(str(error))]
+    return [one_line(typed(error))]

@@ -7,12 +7,13 @@ import click
 
 from tradewind.cli.outcome import DONE
 from tradewind.cli.session import examples, json_option, router_option, with_client
+from tradewind.cli.unserved import hint_unknown_queue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tradewind.cli.sheet import Sheet
-    from tradewind.client import Admin, QueueStatus, RegionStatus, WorkerStatus
+    from tradewind.client import Admin, Client, QueueStatus, RegionStatus, WorkerStatus
 
 T = TypeVar("T")
 
@@ -80,7 +81,13 @@ def queues(region: str, queue: str, router: str, *, as_json: bool) -> int:
     """
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
 
-    found, silent = _ask(router, lambda admin: admin.queues(region, queue))
+    async def ask(client: "Client") -> "tuple[list[QueueStatus], tuple[str, ...]]":
+        found, silent = await client.admin.queues(region, queue)
+        if not found:
+            await hint_unknown_queue(client, queue)
+        return found, silent
+
+    found, silent = with_client(router, ask)
     if as_json:
         show.emit({"queues": found, "silent_regions": silent})
         return DONE
@@ -126,7 +133,11 @@ def queues_sheet(found: "Sequence[QueueStatus]") -> "Sheet":
 @router_option
 @json_option
 def workers(region: str, router: str, *, as_json: bool) -> int:
-    """Show the live workers: what they run and how busy they are."""
+    """Show the live workers: what they run and how many of their slots are busy.
+
+    Suspects, tasks with a crash behind them, take no slot: they run in child processes beside them,
+    and `tradewind queues` counts them as running.
+    """
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
 
     found, silent = _ask(router, lambda admin: admin.workers(region))

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,8 +23,14 @@ DEFAULT_ROUTER = "127.0.0.1:7070"
 # A router on this machine answers in milliseconds, one across an ocean in half a second.
 _CONNECT_S = 5.0
 
+# A person wonders after a second or two; what is slow without a cause is said before that.
+_QUIET_S = 2.0
+
+# As in regions.yaml (tradewind/regions/units.py), which takes longer to import than --help may.
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
+_LONGEST_S = 315_576_000_000  # 10,000 years: google.protobuf.Duration holds no more
+_SUCH_AS = "250ms, 30s, 5m, 24h or 14d"
 
 
 def examples(*lines: str) -> str:
@@ -52,8 +59,13 @@ def json_option(command: F) -> F:
     )
 
 
-def with_client(router: str, work: "Callable[[Client], Awaitable[T]]") -> T:
-    """Run `work` with a client that is connected. Raises RouterUnreachable."""
+def with_client(
+    router: str, work: "Callable[[Client], Awaitable[T]]", *, may_wait: bool = False
+) -> T:
+    """Run `work` with a client that is connected. Raises RouterUnreachable.
+
+    A router that is slow to connect or, unless `work` itself `may_wait`, to answer gets a word.
+    """
     from tradewind.client import Client  # noqa: PLC0415 - see above
     from tradewind.client.repeats import LOGGER  # noqa: PLC0415 - see above
 
@@ -64,10 +76,26 @@ def with_client(router: str, work: "Callable[[Client], Awaitable[T]]") -> T:
 
     async def session() -> T:
         async with Client(router) as client:
-            await client.connect(_CONNECT_S)
-            return await work(client)
+            async with slow(f"Still connecting to the router at {router}."):
+                await client.connect(_CONNECT_S)
+            if may_wait:
+                return await work(client)
+            async with slow(f"Still waiting for an answer of the router at {router}."):
+                return await work(client)
 
     return asyncio.run(session())
+
+
+@asynccontextmanager
+async def slow(said: str) -> AsyncGenerator[None]:
+    """Say so on stderr, once, if the block takes long: nobody should have to guess."""
+    timer = asyncio.get_running_loop().call_later(
+        _QUIET_S, lambda: click.echo(one_line(said), err=True)
+    )
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class _Aside(logging.Handler):
@@ -80,7 +108,7 @@ class _Aside(logging.Handler):
 
 
 class Duration(click.ParamType[timedelta]):
-    """`250ms`, `30s`, `5m`, `24h`, `7d`; with its unit, as in regions.yaml."""
+    """`250ms`, `30s`, `5m`, `24h`, `14d`; with its unit, as in regions.yaml."""
 
     name = "duration"
 
@@ -92,5 +120,8 @@ class Duration(click.ParamType[timedelta]):
             return value
         match = _DURATION.fullmatch(str(value).strip())
         if match is None:
-            self.fail(f"{value!r} is no duration: write 250ms, 30s, 5m or 24h", param, ctx)
-        return timedelta(seconds=float(match[1]) * _UNITS_S[match[2]])
+            self.fail(f"{value!r} is no duration: write {_SUCH_AS}", param, ctx)
+        seconds = float(match[1]) * _UNITS_S[match[2]]
+        if seconds > _LONGEST_S:
+            self.fail(f"{value!r} is too long: write {_SUCH_AS}", param, ctx)
+        return timedelta(seconds=seconds)

@@ -135,6 +135,7 @@ def plain(value: Any) -> Any:
 def task_json(view: "TaskView") -> dict[str, Any]:
     """Give a task as an object; a payload that is JSON as JSON, bytes as base64."""
     shown: dict[str, Any] = plain(view)
+    shown["max_attempts"] = view.max_attempts or None  # as `timeout`: the submit did not say
     payload = shown.pop("payload")
     if view.payload and view.content_type == "application/json":
         shown["payload"] = json.loads(view.payload)

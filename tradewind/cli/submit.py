@@ -1,19 +1,22 @@
 """tradewind submit: one task, or a file of them."""
 
 import asyncio
-import json
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from tradewind.cli.options import payload_of, task_options, to_options
+from tradewind.cli.flags import typed
+from tradewind.cli.options import parse_json, payload_of, task_options, to_options
 from tradewind.cli.outcome import DONE, Failed, Unusable
-from tradewind.cli.session import examples, json_option, router_option, with_client
+from tradewind.cli.session import examples, json_option, router_option, slow, with_client
 from tradewind.cli.text import one_line
 from tradewind.cli.unserved import UNSERVED, warn_unserved
-from tradewind.errors import TaskDead, TaskEnded, TradewindError
+from tradewind.cli.waiting import wait_timeout_option, waiting_for
+from tradewind.errors import TaskDead, TaskEnded, TradewindError, WaitOver
 
 if TYPE_CHECKING:
     from tradewind.client import Client, Receipt, TaskOptions, TaskRequest, TaskView
@@ -51,6 +54,10 @@ _SHOWN_PROBLEMS = 10
     is_flag=True,
     help="Wait for the end and print the result; with --from a line for each task.",
 )
+@wait_timeout_option(
+    "As --wait, for no longer than this; then exit 1. The task goes on. With --from it counts for "
+    "each task"
+)
 @router_option
 @json_option
 def submit(
@@ -60,23 +67,29 @@ def submit(
     router: str,
     *,
     wait: bool,
+    wait_timeout: timedelta | None,
     as_json: bool,
     **flags: Any,
 ) -> int:
     """Submit a task for the handler NAME; its payload is JSON, or read from stdin with -."""
+    wait = wait or wait_timeout is not None
     options = to_options(flags)
     if source is not None:
         if payload is not None:
             raise click.UsageError("give JSON or --from, not both")
         requests = list(_read(source, name, options))
-        return with_client(router, lambda client: _many(client, requests, as_json, wait))
+        lines = _Lines(requests, name, wait, wait_timeout, as_json)
+        return with_client(router, lambda client: _many(client, lines), may_wait=True)
     if name is None:
         raise click.UsageError("give the NAME of a handler, or --from FILE.jsonl")
     args = payload_of(payload, options.get("content_type"))
     options.setdefault("content_type", JSON_TYPE)
     return with_client(
         router,
-        lambda client: _one(client, name, args, options, as_json=as_json, wait=wait),
+        lambda client: _one(
+            client, name, args, options, as_json=as_json, wait=wait, limit=wait_timeout
+        ),
+        may_wait=True,
     )
 
 
@@ -88,19 +101,24 @@ async def _one(
     *,
     as_json: bool,
     wait: bool,
+    limit: timedelta | None,
 ) -> int:
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
 
-    receipt = await client.submit(name, args, **options)
+    async with slow("Still waiting for the router to take the task."):
+        receipt = await client.submit(name, args, **options)
     if as_json and not wait:
         show.emit(receipt)
     elif not as_json:
         click.echo(_receipt_text(receipt), err=wait)
     if receipt.rule == UNSERVED:
-        await warn_unserved(client, name, options.get("queue", "default"))
+        stop = f"Ctrl-C stops waiting, `tradewind cancel {receipt.task_id}` ends the task."
+        advice = stop if wait and limit is None else ""
+        await warn_unserved(client, name, options.get("queue", "default"), advice=advice)
     if not wait:
         return DONE
-    view = await client.wait(receipt.task_id)
+    async with waiting_for(receipt.task_id, limit):
+        view = await client.wait(receipt.task_id)
     if as_json:
         show.emit(show.task_json(view))
     else:
@@ -108,50 +126,77 @@ async def _one(
     return DONE
 
 
-async def _many(
-    client: "Client",
-    requests: "list[TaskRequest]",
-    as_json: bool,  # noqa: FBT001 - a flag
-    wait: bool,  # noqa: FBT001 - a flag
-) -> int:
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The tasks of a file, and what is asked of them."""
+
+    requests: "list[TaskRequest]"
+    name: str | None  # of the handler, given once for all
+    wait: bool
+    limit: timedelta | None  # of the wait for one task
+    as_json: bool
+
+    def problem(self, error: TradewindError) -> str:
+        """Give the sentence; in the words of the file, if that holds more than payloads."""
+        return one_line(str(error) if self.name is None else typed(error))
+
+
+async def _many(client: "Client", lines: _Lines) -> int:
     from rich.progress import Progress  # noqa: PLC0415 - rich is slow to import
 
     from tradewind.cli import show  # noqa: PLC0415
 
+    requests, wait = lines.requests, lines.wait
+    limit_s = None if lines.limit is None else lines.limit.total_seconds()
     room = asyncio.Semaphore(_UNDER_WAY)
-    duplicates = 0
+    accepted = duplicates = 0
     unserved: set[tuple[str, str]] = set()
     err = show.console(err=True)
     with Progress(console=err, disable=not err.is_terminal, transient=True) as progress:
         bar = progress.add_task("completed" if wait else "accepted", total=len(requests))
 
         async def one(request: "TaskRequest") -> "Receipt | TaskView | TradewindError":
-            nonlocal duplicates
+            nonlocal accepted, duplicates
             async with room:
                 try:
                     receipt = await client.submit(request.name, request.args, **request.options)
+                    accepted += 1
                     duplicates += receipt.duplicate
                     where = (request.name, request.options.get("queue", "default"))
                     if receipt.rule == UNSERVED and where not in unserved:
                         unserved.add(where)
                         await warn_unserved(client, *where)
-                    return await client.wait(receipt.task_id) if wait else receipt
+                    return await client.wait(receipt.task_id, limit_s) if wait else receipt
                 except TradewindError as error:
                     return error
                 finally:
                     progress.advance(bar)
 
-        outcomes = await asyncio.gather(*(one(request) for request in requests))
-    problems = 0
+        try:
+            outcomes = await asyncio.gather(*(one(request) for request in requests))
+        except asyncio.CancelledError:  # Ctrl-C
+            said = f"Stopped; {accepted} of {len(requests)} tasks were accepted, and go on."
+            click.echo(said, err=True)
+            raise
+    return _report(outcomes, duplicates, lines)
+
+
+def _report(
+    outcomes: "list[Receipt | TaskView | TradewindError]", duplicates: int, lines: _Lines
+) -> int:
+    """Print what came of each, the first problems on stderr, and the sum."""
+    from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
+
+    wait, as_json, problems = lines.wait, lines.as_json, 0
     for number, outcome in enumerate(outcomes, 1):
         failed = isinstance(outcome, TradewindError)
         problems += failed
         if as_json:
-            show.emit(_shown(outcome), line=True)
+            show.emit(_shown(outcome, lines), line=True)
         elif wait:
-            click.echo(_ending_text(number, outcome))
+            click.echo(_ending_text(number, outcome, lines))
         if failed and (as_json or not wait) and problems <= _SHOWN_PROBLEMS:
-            click.echo(f"task {number}: {one_line(str(outcome))}", err=True)
+            click.echo(f"task {number}: {lines.problem(outcome)}", err=True)
     if not as_json:
         said = "completed" if wait else "accepted"
         extra = f", {duplicates} of them duplicates" if duplicates else ""
@@ -161,7 +206,7 @@ async def _many(
     return DONE
 
 
-def _ending_text(number: int, outcome: "Receipt | TaskView | TradewindError") -> str:
+def _ending_text(number: int, outcome: "Receipt | TaskView | TradewindError", lines: _Lines) -> str:
     """Give the end of one task of a file as a line: its id, where it ended, what came of it."""
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
     from tradewind.client import TaskView  # noqa: PLC0415 - gRPC is slow to import
@@ -172,17 +217,21 @@ def _ending_text(number: int, outcome: "Receipt | TaskView | TradewindError") ->
     if isinstance(outcome, TaskDead):
         why = show.first_line(f"{outcome.kind}: {outcome.message}")
         return f"{outcome.task_id}  DEAD_LETTER in {outcome.region}  {why}"
-    return one_line(f"task {number}: {outcome}")
+    if isinstance(outcome, TradewindError):
+        return f"task {number}: {lines.problem(outcome)}"
+    return _receipt_text(outcome)
 
 
-def _shown(outcome: "Receipt | TaskView | TradewindError") -> Any:
+def _shown(outcome: "Receipt | TaskView | TradewindError", lines: _Lines) -> Any:
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
     from tradewind.client import TaskView  # noqa: PLC0415
 
     if isinstance(outcome, TaskEnded):
         return {"task_id": outcome.task_id, "region": outcome.region, "error": str(outcome)}
+    if isinstance(outcome, WaitOver):
+        return {"task_id": outcome.task_id, "error": str(outcome)}
     if isinstance(outcome, TradewindError):
-        return {"error": str(outcome)}
+        return {"error": lines.problem(outcome)}
     return show.task_json(outcome) if isinstance(outcome, TaskView) else outcome
 
 
@@ -204,7 +253,7 @@ def _read(source: Path, name: str | None, options: "TaskOptions") -> "Iterator[T
     from tradewind.client.specs import build_spec  # noqa: PLC0415 - gRPC is slow to import
 
     try:
-        stream = click.open_file(str(source), "r", encoding="utf-8")
+        stream = click.open_file(str(source), "rb")
     except OSError as error:
         raise click.FileError(str(source), error.strerror or "cannot be read") from None
     with stream:
@@ -220,13 +269,13 @@ def _read(source: Path, name: str | None, options: "TaskOptions") -> "Iterator[T
             yield request
 
 
-def _request(line: str, name: str | None, options: "TaskOptions") -> "TaskRequest":
+def _request(line: bytes, name: str | None, options: "TaskOptions") -> "TaskRequest":
     from tradewind.client import TaskRequest  # noqa: PLC0415 - gRPC is slow to import
 
-    value = json.loads(line)
+    value = parse_json(line)
     if name is not None:
         given: TaskOptions = {"content_type": JSON_TYPE, **options}
-        return TaskRequest(name, line.strip().encode(), given)
+        return TaskRequest(name, line.strip(), given)
     members = cast("dict[str, Any]", value if isinstance(value, dict) else {})
     handler = members.pop("name", None)
     if not isinstance(handler, str):

@@ -1,11 +1,14 @@
 """tradewind get, watch, cancel: one task, now, until its end, or to its end."""
 
+from contextlib import aclosing
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
 
 from tradewind.cli.outcome import DONE, FAILED
 from tradewind.cli.session import examples, json_option, router_option, with_client
+from tradewind.cli.waiting import wait_timeout_option, waiting_for
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -22,7 +25,11 @@ if TYPE_CHECKING:
 @router_option
 @json_option
 def get(task_id: str, router: str, *, as_json: bool) -> int:
-    """Show a task: state, result or error, and every region it has been in."""
+    """Show a task: state, result or error, and every region it has been in.
+
+    In --json, null stands for what there is not, or not yet. `timeout` and `max_attempts` are
+    those that the submit gave; null there means those of the handler, or else of the queue.
+    """
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
 
     view = with_client(router, lambda client: client.get(task_id))
@@ -52,9 +59,10 @@ def print_task(view: "TaskView", *, payload: bool = False) -> None:
     epilog=examples("tradewind watch 06fk3vw2r8b1q0c4n7s9d5m2ea"),
 )
 @click.argument("task_id", metavar="ID")
+@wait_timeout_option("Watch no longer than this; then exit 1. The task goes on")
 @router_option
 @json_option
-def watch(task_id: str, router: str, *, as_json: bool) -> int:
+def watch(task_id: str, wait_timeout: timedelta | None, router: str, *, as_json: bool) -> int:
     """Follow a task until nothing can change it any more. Exits 1 unless it completed."""
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
 
@@ -62,15 +70,16 @@ def watch(task_id: str, router: str, *, as_json: bool) -> int:
 
     async def follow(client: "Client") -> int:
         code = FAILED
-        async for view in client.watch(task_id):
-            if as_json:
-                show.emit(show.task_json(view), line=True)
-            else:
-                out.print(change(view), soft_wrap=True)
-            code = DONE if view.state.value == "COMPLETED" else FAILED
+        async with waiting_for(task_id, wait_timeout), aclosing(client.watch(task_id)) as views:
+            async for view in views:
+                if as_json:
+                    show.emit(show.task_json(view), line=True)
+                else:
+                    out.print(change(view), soft_wrap=True)
+                code = DONE if view.state.value == "COMPLETED" else FAILED
         return code
 
-    return with_client(router, follow)
+    return with_client(router, follow, may_wait=True)
 
 
 @click.command(
@@ -129,12 +138,18 @@ def change(view: "TaskView") -> "Text":
             said.append(f"  {show.first_line(progress_text(view))}")
         if view.cancel_requested:
             said.append("  cancel requested")
-    elif view.error is not None and view.attempts:
+    elif _has_failed(view):
         said.append(f"  {show.first_line(failure_text(view))}")
     if view.next_attempt_at is not None:
-        again = "runs again" if view.attempts else "runs"
+        again = "runs again" if view.attempts or view.crashes else "runs"
         said.append(f"; {again} at {show.clock(view.next_attempt_at)}")
     return said
+
+
+def _has_failed(view: "TaskView") -> bool:
+    """Whether its error is of now. A redriven task starts afresh, but keeps its last error."""
+    ran = view.attempts or view.crashes or view.state.value == "DEAD_LETTER"
+    return view.error is not None and bool(ran)
 
 
 def attempt_text(view: "TaskView") -> str:
@@ -159,9 +174,19 @@ def failure_text(view: "TaskView") -> str:
     """
     if view.error is None:
         return ""
-    kind, tried = view.error.kind, attempt_text(view)
-    how = f"{kind} at {tried}" if kind else f"{tried} failed"
+    kind = view.error.kind
+    if kind == "crashed" and view.crashes:  # a crash uses no attempt
+        how = f"{kind} after {crashes_text(view)}"
+    elif not view.attempts:
+        how = kind or "failed"
+    else:
+        how = f"{kind} at {attempt_text(view)}" if kind else f"{attempt_text(view)} failed"
     return f"{how}: {view.error.message}"
+
+
+def crashes_text(view: "TaskView") -> str:
+    """Give how often it took its process with it."""
+    return f"{view.crashes} crash" if view.crashes == 1 else f"{view.crashes} crashes"
 
 
 def facts(view: "TaskView") -> "Facts":
@@ -179,7 +204,7 @@ def facts(view: "TaskView") -> "Facts":
     made.add("region", f"{view.region}, partition {view.partition}")
     made.add("fence", ", ".join(view.fence))
     made.add("pinned to", view.pin_region)
-    crashes = f", crashes {view.crashes}" if view.crashes else ""
+    crashes = f", and {crashes_text(view)}" if view.crashes else ""
     made.add("attempts", f"{view.attempts}{most}{crashes}")
     made.add("progress", progress_text(view))
     made.add("tenant", view.tenant)

@@ -1,4 +1,4 @@
-"""Says that a task was stored which nothing runs: most often its name is misspelt."""
+"""Says that nothing runs a task, or that nothing is known of a queue: often a misspelt name."""
 
 from typing import TYPE_CHECKING
 
@@ -11,13 +11,13 @@ from tradewind.policy.rules import UNSERVED
 if TYPE_CHECKING:
     from tradewind.client import Client
 
-__all__ = ["UNSERVED", "warn_unserved"]
+__all__ = ["UNSERVED", "hint_unknown_queue", "warn_unserved"]
 
-_NAMED = 8  # handlers that are listed
+_NAMED = 8  # handlers, or queues, that are listed
 
 
-async def warn_unserved(client: "Client", name: str, queue: str) -> None:
-    """Warn on stderr, and name what live workers do run in that queue."""
+async def warn_unserved(client: "Client", name: str, queue: str, *, advice: str = "") -> None:
+    """Warn on stderr, and name what live workers do run in that queue; `advice` comes last."""
     try:
         workers, _ = await client.admin.workers()
     except TradewindError:  # the list is an extra: the task is stored whether or not it comes
@@ -25,10 +25,37 @@ async def warn_unserved(client: "Client", name: str, queue: str) -> None:
     known = sorted(
         {each for worker in workers if queue in worker.queues for each in worker.handlers}
     )
-    listed = ", ".join(known[:_NAMED]) + (", ..." if len(known) > _NAMED else "")
-    runs = f"workers there run {listed}" if known else "no live worker takes tasks from that queue"
+    runs = (
+        f"workers there run {_listed(known)}"
+        if known
+        else "no live worker takes tasks from that queue"
+    )
     said = (
         f"no live worker runs {name!r} in queue {queue} ({runs}); the task is kept and waits "
         "until one does"
     )
-    click.echo(f"Warning: {one_line(said)}.", err=True)
+    click.echo(f"Warning: {one_line(said)}.{advice and ' '}{advice}", err=True)
+
+
+async def hint_unknown_queue(client: "Client", queue: str) -> None:
+    """Where nothing was found in `queue`: say so on stderr if no region has ever heard of it.
+
+    A queue needs no entry in regions.yaml, so that its name is wrong cannot be known.
+    """
+    if not queue:
+        return
+    try:
+        counts, silent = await client.admin.queues()
+        workers, also_silent = await client.admin.workers()
+    except TradewindError:  # a hint is an extra
+        return
+    known = {each.queue for each in counts}.union(*(worker.queues for worker in workers))
+    if queue in known or silent or also_silent:
+        return
+    others = f"known are {_listed(sorted(known))}" if known else "no queue is known yet"
+    said = f"no region holds tasks of a queue {queue!r}, and no live worker serves it; {others}"
+    click.echo(f"Hint: {one_line(said)}.", err=True)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")

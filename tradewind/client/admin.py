@@ -72,7 +72,7 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class DeadPage:
-    """Dead tasks, region after region, oldest first within a partition, without payloads."""
+    """Dead tasks of all regions, oldest death first, without payloads."""
 
     tasks: tuple[TaskView, ...]
     next_page_token: str  # empty on the last page

@@ -15,7 +15,7 @@ from tradewind.client.admin import Admin
 from tradewind.client.calls import Refusal, Router, refusal_of
 from tradewind.client.origin import Origin
 from tradewind.client.repeats import ATTEMPT_S, pause_s, repeat, tell
-from tradewind.client.specs import Args, TaskOptions, TaskRequest, build_spec
+from tradewind.client.specs import Args, TaskOptions, TaskRequest, build_spec, expiry
 from tradewind.client.submits import Coalescer
 from tradewind.client.views import (
     Cancellation,
@@ -239,6 +239,9 @@ class Client:
     ) -> task_pb2.TaskSpec:
         """Give the spec with the client's defaults, those of a submit and of an explain alike."""
         spec = build_spec(name, args, {**self._defaults, **options})
+        if "expires" in options:  # checked by now; this host's clock may be wrong
+            now_ms = await self._origin.now_ms(timeout_s)
+            spec.expires_at.CopyFrom(expiry(options["expires"], now_ms))
         if spec.request_id:
             # The caller's own, perhaps of an earlier submit by way of another region's router.
             # Where it is remembered depends on the origin, so that must not be an adopted one.

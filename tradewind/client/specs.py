@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypedDict
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from tradewind.client.enums import priority_of
 from tradewind.client.times import Seconds, to_duration, to_timestamp
 from tradewind.client.views import JSON_TYPE
@@ -41,7 +43,7 @@ class TaskOptions(TypedDict, total=False):
     delay: Seconds  # earliest start, counted from acceptance
     not_before: datetime  # earliest start; not together with delay
     expires_at: datetime  # no attempt starts later
-    expires: Seconds  # the same, counted from now; not together with expires_at
+    expires: Seconds  # the same, counted from now by the router's time; not with expires_at
     timeout: Seconds  # of one attempt
     max_attempts: int  # within one region
     content_type: str  # application/json, or application/octet-stream for bytes
@@ -131,13 +133,19 @@ def _set_times(spec: task_pb2.TaskSpec, options: TaskOptions, clock: Clock) -> N
     if "expires" in options:
         if "expires_at" in options:
             raise InvalidTask.field("expires_at", "excludes expires; set one")
-        span = to_duration("expires", options["expires"])
-        try:
-            spec.expires_at.FromMilliseconds(clock.now_ms() + span.ToMilliseconds())
-        except ValueError:  # beyond the year 9999
-            raise InvalidTask.field("expires", "is too far ahead") from None
+        spec.expires_at.CopyFrom(expiry(options["expires"], clock.now_ms()))
     if "expires_at" in options:
         spec.expires_at.CopyFrom(to_timestamp("expires_at", options["expires_at"]))
+
+
+def expiry(span: Seconds, now_ms: int) -> Timestamp:
+    """Give the moment at which `expires` ends. Raises InvalidTask for one that has no date."""
+    moment = Timestamp()
+    try:
+        moment.FromMilliseconds(now_ms + to_duration("expires", span).ToMilliseconds())
+    except ValueError:  # beyond the year 9999
+        raise InvalidTask.field("expires", "is too far ahead") from None
+    return moment
 
 
 def _set(spec: task_pb2.TaskSpec, key: str, value: object) -> None:

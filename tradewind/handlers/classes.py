@@ -35,11 +35,13 @@ def class_check(hint: Any, compile_hint: Compile) -> Check | None:
     return None
 
 
-def typed_dict_members(hint: Any, compile_hint: Compile) -> tuple[dict[str, Check], frozenset[str]]:
-    """Checks of the members of a TypedDict, and the names of those that must be there."""
+def typed_dict_members(
+    hint: Any, compile_hint: Compile
+) -> tuple[dict[str, Check], tuple[str, ...]]:
+    """Checks of the members of a TypedDict, and the names of those that must be there, in order."""
     hints = typing.get_type_hints(hint, include_extras=True)
     checks = {name: compile_hint(_unmarked(each)) for name, each in hints.items()}
-    return checks, frozenset(hint.__required_keys__)
+    return checks, tuple(name for name in hints if name in hint.__required_keys__)
 
 
 def _unmarked(hint: Any) -> Any:
@@ -61,7 +63,7 @@ def _enum(hint: type[enum.Enum]) -> Check:
 def _dataclass(hint: Any, compile_hint: Compile) -> Check:
     hints = typing.get_type_hints(hint, include_extras=True)
     fields = [field for field in dataclasses.fields(hint) if field.init]
-    required = frozenset(
+    required = tuple(
         field.name
         for field in fields
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
@@ -71,7 +73,7 @@ def _dataclass(hint: Any, compile_hint: Compile) -> Check:
 
 
 def _members(
-    checks: Mapping[str, Check], required: frozenset[str], make: Callable[..., Any]
+    checks: Mapping[str, Check], required: tuple[str, ...], make: Callable[..., Any]
 ) -> Check:
     known = ", ".join(checks) or "none"
 

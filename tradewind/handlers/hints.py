@@ -8,18 +8,12 @@ logs and error texts. Hints are compiled once, when a handler is registered.
 import enum
 import types
 import typing
-from collections import abc
 from collections.abc import Callable
-from typing import Annotated, Any, Final, Literal, NewType, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, NewType, Union, cast, get_args, get_origin
 
 from tradewind.handlers.classes import class_check
+from tradewind.handlers.fits import DICTS, LISTS, SETS, is_hashable, is_json, reads_text
 from tradewind.handlers.scalars import SCALARS, Check, Mismatch, a_str, anything, mismatch
-
-_LISTS: Final = frozenset(
-    {list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection, abc.Container}
-)
-_SETS: Final = {set: set, frozenset: frozenset, abc.Set: frozenset, abc.MutableSet: set}
-_DICTS: Final = frozenset({dict, abc.Mapping, abc.MutableMapping})
 
 
 class UnknownHint(TypeError):
@@ -34,8 +28,16 @@ class UnknownHint(TypeError):
         )
 
 
+class ImpossibleHint(TypeError):
+    """No JSON value can match the hint where it stands, or only an empty one."""
+
+    def __init__(self, hint: Any, why: str) -> None:
+        """`hint` as written; `why` names what to use instead."""
+        super().__init__(f"hint {_name(hint)} can never be met: {why}")
+
+
 def compile_hint(hint: Any) -> Check:
-    """The check that `hint` asks for. Raises UnknownHint."""
+    """The check that `hint` asks for. Raises UnknownHint, ImpossibleHint."""
     return _Compiler().check_of(hint)
 
 
@@ -56,19 +58,19 @@ class _Compiler:
         if type(hint).__name__ == "TypeAliasType":  # `type X = ...`, Python 3.12
             return self.check_of(hint.__value__)
         if origin is Literal:
-            return _literal(args)
+            return _literal(hint, args)
         if origin in {Union, types.UnionType}:
             return _union([self.check_of(arg) for arg in args], " or ".join(map(_name, args)))
         return self._container(hint, origin or hint, args) or self._class(hint)
 
     def _container(self, hint: Any, kind: Any, args: tuple[Any, ...]) -> Check | None:
-        if kind in _LISTS:
+        if kind in LISTS:
             return _array(self.check_of(args[0]) if args else anything)
-        if kind in _SETS:
-            return _set(self.check_of(args[0]) if args else anything, _SETS[kind])
+        if kind in SETS:
+            return self._set(hint, SETS[kind], args[0] if args else Any)
         if kind is tuple:
             return self._tuple(args)
-        if kind in _DICTS:
+        if kind in DICTS:
             key, member = args or (str, Any)
             return _object(self._key(hint, key), self.check_of(member))
         return None
@@ -79,16 +81,32 @@ class _Compiler:
             return lambda value, path: tuple(items(value, path))
         return _row([self.check_of(arg) for arg in args])
 
+    def _set(self, hint: Any, make: Callable[[list[Any]], Any], element: Any) -> Check:
+        check = _set(self.check_of(element), make)
+        if not is_hashable(element):
+            raise ImpossibleHint(
+                hint,
+                f"{_name(element)} cannot be in a set; use a list of them, or tuples, frozensets "
+                "or frozen dataclasses in it",
+            )
+        return check
+
     def _key(self, hint: Any, key: Any) -> Check:
         """JSON has texts as keys only; a key hint must be one that reads a text."""
         check = self.check_of(key)
-        if key in {bool, int, float, None, type(None)} or get_origin(key) in {*_LISTS, *_DICTS}:
-            raise UnknownHint(hint)
+        if not reads_text(key) or not is_hashable(key):
+            raise ImpossibleHint(
+                hint,
+                f"JSON has texts as keys, and {_name(key)} does not take one as a key; use str, "
+                "or what is read from a text: Literal, Enum, UUID, datetime, Decimal",
+            )
         return check
 
     def _class(self, hint: Any) -> Check:
         if hint not in self._classes:
             self._classes[hint] = None
+            if isinstance(hint, enum.EnumMeta) and not any(map(is_json, hint)):
+                raise ImpossibleHint(hint, "JSON can say none of its members' values")
             self._classes[hint] = class_check(hint, self.check_of)
             if self._classes[hint] is None:
                 raise UnknownHint(hint)
@@ -161,7 +179,9 @@ def _object(key: Check, item: Check) -> Check:
     return check
 
 
-def _literal(choices: tuple[Any, ...]) -> Check:
+def _literal(hint: Any, choices: tuple[Any, ...]) -> Check:
+    if not any(map(is_json, choices)):
+        raise ImpossibleHint(hint, "JSON can say none of its values")
     pairs = [(c.value if isinstance(c, enum.Enum) else c, c) for c in choices]
     known = ", ".join(repr(plain) for plain, _ in pairs)
 

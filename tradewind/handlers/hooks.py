@@ -58,7 +58,9 @@ class Hooks:
             for hook in self.before:
                 try:
                     await _awaited(hook, context, arguments)
-                except Exception as error:
+                except BaseException as error:
+                    if _is_for_us(error):
+                        raise
                     raise _before_failed(hook, error) from error
             result = await run()
         except GeneratorExit:  # nothing can be awaited any more
@@ -80,7 +82,7 @@ class Hooks:
             for hook in self.before:
                 try:
                     _called(hook, context, arguments)
-                except Exception as error:
+                except BaseException as error:
                     raise _before_failed(hook, error) from error
             result = run()
         except BaseException as error:
@@ -119,7 +121,15 @@ def reversed_(hooks: Sequence[Hook]) -> list[Hook]:
     return list(reversed(hooks))
 
 
-def _before_failed(hook: Hook, error: Exception) -> Exception:
+def _is_for_us(error: BaseException) -> bool:
+    """Whether it ends the coroutine that calls the hook, and is not the hook's own."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, GeneratorExit)
+
+
+def _before_failed(hook: Hook, error: BaseException) -> Exception:
     if isinstance(error, Retry | Reject):
         return error
     return HookFailed(hook, error).with_traceback(error.__traceback__)
@@ -142,10 +152,13 @@ async def _result_of(answer: Awaitable[None]) -> None:
 
 
 async def _told(hooks: Sequence[Hook], context: Context, about: Any, when: str) -> None:
+    """Whatever a hook raises, SystemExit too, changes nothing: the attempt has ended."""
     for hook in hooks:
         try:
             await _awaited(hook, context, about)
-        except Exception as error:  # noqa: BLE001 - the attempt has ended: see App.after
+        except BaseException as error:
+            if _is_for_us(error):
+                raise
             _tell(hook, context, error, when)
 
 
@@ -153,11 +166,11 @@ def _told_plain(hooks: Sequence[Hook], context: Context, about: Any, when: str) 
     for hook in hooks:
         try:
             _called(hook, context, about)
-        except Exception as error:  # noqa: BLE001 - as above
+        except BaseException as error:  # noqa: BLE001 - the attempt has ended: see App.after
             _tell(hook, context, error, when)
 
 
-def _tell(hook: Hook, context: Context, error: Exception, when: str) -> None:
+def _tell(hook: Hook, context: Context, error: BaseException, when: str) -> None:
     """One line; no message of the app, which may quote a payload."""
     context.log.error(
         "a hook failed; the attempt ends as it would have without it",

@@ -23,7 +23,7 @@ class Shape:
 
     takes_context: bool
     checks: Mapping[str, Check]
-    required: frozenset[str]
+    required: tuple[str, ...]  # in the order of the signature
     extra: Check | None  # **kwargs
     raw: str | None  # the parameter that takes a payload as it came, if there can be one
     always_raw: bool  # ... and it takes JSON that way, too
@@ -77,7 +77,7 @@ def shape_of(function: Callable[..., Any]) -> Shape:
     hints = hints_of(function)
     takes_context = bool(parameters) and _is_context(parameters[0], hints)
     checks: dict[str, Check] = {}
-    required: set[str] = set()
+    required: list[str] = []
     extra: Check | None = None
     rest = parameters[1:] if takes_context else parameters
     raw = _raw(rest, hints)
@@ -88,7 +88,7 @@ def shape_of(function: Callable[..., Any]) -> Shape:
         if parameter.kind is _Parameter.VAR_KEYWORD and get_origin(hints.get(name)) is Unpack:
             members, needed = _unpacked(parameter, hints)
             checks |= members
-            required |= needed
+            required += needed
             continue
         check = _check(parameter, hints) if hints.get(name) is not bytes else None
         if parameter.kind is _Parameter.VAR_KEYWORD:
@@ -96,11 +96,11 @@ def shape_of(function: Callable[..., Any]) -> Shape:
         elif check is not None:
             checks[name] = check
             if parameter.default is _Parameter.empty:
-                required.add(name)
+                required.append(name)
         elif name != raw:
             raise TypeError(f"parameter {name}: bytes can only be the single parameter")
     always_raw = raw is not None and hints.get(raw) is bytes
-    return Shape(takes_context, checks, frozenset(required), extra, raw, always_raw)
+    return Shape(takes_context, checks, tuple(required), extra, raw, always_raw)
 
 
 def _check(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Check:
@@ -112,8 +112,8 @@ def _check(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Check:
 
 def _unpacked(
     parameter: inspect.Parameter, hints: Mapping[str, Any]
-) -> tuple[dict[str, Check], frozenset[str]]:
-    """The members of `**options: Unpack[Options]`, a TypedDict."""
+) -> tuple[dict[str, Check], tuple[str, ...]]:
+    """The members of `**options: Unpack[Options]`, a TypedDict, and those it needs."""
     try:
         return typed_dict_members(get_args(hints[parameter.name])[0], compile_hint)
     except TypeError as error:

@@ -1,6 +1,6 @@
 """What a courier needs of the two regions of a move."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 from tradewind.state import State
@@ -58,8 +58,19 @@ class Inbox(Protocol):
         """Name of the region."""
         ...
 
-    async def import_task(self, task: Exported, *, hops: bytes, timeout_s: float) -> ImportAnswer:
-        """Store a moved task; idempotent by id and epoch. `hops` includes the stay it leaves."""
+    async def import_task(
+        self,
+        task: Exported,
+        *,
+        hops: bytes,
+        timeout_s: float,
+        is_fresh: Callable[[], bool] = lambda: True,
+    ) -> ImportAnswer:
+        """Store a moved task; idempotent by id and epoch. `hops` includes the stay it leaves.
+
+        Nothing is stored after timeout_s from now by the store's clock. `is_fresh` is asked once
+        that time is fixed, so that a pause before it or after it is noticed; False: "late".
+        """
         ...
 
     async def settle_import(self, task_id: str, epoch: int) -> bool:

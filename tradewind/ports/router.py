@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from tradewind.errors import StoreError
+from tradewind.state import State
 from tradewind.task import (
     CancelOutcome,
     EnqueueOutcome,
@@ -72,8 +73,12 @@ class Ledger(Protocol):
         """Take an unconfirmed reservation of (task_id, epoch) back. False if it is not there."""
         ...
 
-    async def forget(self, mark: LedgerMark, task_id: str) -> bool:
-        """The task was cancelled: its key is free again. False if the entry is another task's."""
+    async def forget(self, mark: LedgerMark, task_id: str, *, ended: State | None = None) -> bool:
+        """Its key is free again. False if the entry is another task's, or freed already.
+
+        `ended`: it was cancelled, or purged when it was dead. For REQUEST_ID_WINDOW_MS a repeat of
+        its very submit still meets the entry, with this state. None: no region knows the task.
+        """
         ...
 
 
@@ -136,7 +141,8 @@ class Reads(Protocol):
     ) -> tuple[list[Record], str]:
         """Dead tasks of a partition, oldest first, behind cursor `after` ("" is the start).
 
-        Returns records and the next cursor, "" at the end.
+        Returns records and the next cursor, "" at the end. A cursor is `died_ms:task_id` of any
+        dead task, also of another partition or region, or of one that is gone.
         """
         ...
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tradewind.limits import TOMBSTONE_MS
 from tradewind.store import replies
 from tradewind.store.role import Role, partition_in
 from tradewind.store.scripts import Arg
@@ -23,7 +24,8 @@ class EndingsRole(Role):
 
     async def purge(self, task_id: str, epoch: int) -> bool:
         """The dead task goes; see ports.DeadLetters."""
-        return (await self._end("purge", task_id, {"epoch": epoch}))[0] == "ok"
+        args: dict[str, Arg] = {"epoch": epoch, "ttl_ms": TOMBSTONE_MS}
+        return (await self._end("purge", task_id, args))[0] == "ok"
 
     async def _end(self, script: str, task_id: str, args: Mapping[str, Arg]) -> list[Any]:
         partition = partition_in(task_id)

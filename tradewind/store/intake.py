@@ -7,7 +7,14 @@ from typing import Any, cast
 
 from tradewind.errors import StoreError, StoreUnavailable
 from tradewind.ids import partition_of
-from tradewind.limits import NOT_AFTER_MS, RESERVATION_LEASE_MS, SECOND_MS, TOMBSTONE_MS
+from tradewind.limits import (
+    NOT_AFTER_MS,
+    REQUEST_ID_WINDOW_MS,
+    RESERVATION_LEASE_MS,
+    SECOND_MS,
+    TOMBSTONE_MS,
+)
+from tradewind.state import State
 from tradewind.store import replies
 from tradewind.store.region_client import CALL_TIMEOUT_S, Call
 from tradewind.store.role import Role, partition_in, unless_default
@@ -154,9 +161,13 @@ class IntakeRole(Role):
         args: dict[str, Arg] = {"task_id": task_id, "epoch": epoch}
         return (await self._entry_call("unreserve", mark, task_id, args))[0] == "ok"
 
-    async def forget(self, mark: LedgerMark, task_id: str) -> bool:
+    async def forget(self, mark: LedgerMark, task_id: str, *, ended: State | None = None) -> bool:
         """The key is free again; see ports.Ledger."""
-        args: dict[str, Arg] = {"task_id": task_id}
+        args: dict[str, Arg] = {
+            "task_id": task_id,
+            "state": ended or "",
+            "keep_ms": REQUEST_ID_WINDOW_MS,
+        }
         return (await self._entry_call("forget", mark, task_id, args))[0] == "ok"
 
     async def _entry_call(

@@ -1,6 +1,6 @@
 """Moving tasks between regions (ports Outbox and Inbox)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from tradewind.errors import IdentityMismatch
@@ -132,12 +132,22 @@ class OutboxRole(MoveRole):
 class InboxRole(MoveRole):
     """See ports.Inbox."""
 
-    async def import_task(self, task: Exported, *, hops: bytes, timeout_s: float) -> ImportAnswer:
+    async def import_task(
+        self,
+        task: Exported,
+        *,
+        hops: bytes,
+        timeout_s: float,
+        is_fresh: Callable[[], bool] = lambda: True,
+    ) -> ImportAnswer:
         """Store a moved task, idempotent by id and epoch; see ports.Inbox."""
         task_id = task.record.task_id
         partition = partition_in(task_id)
         keys = self._client.keys[partition]
         wait_ms = min(int(timeout_s * SECOND_MS), NOT_AFTER_MS)
+        not_after_ms = await self._client.nodes.server_now_ms(partition) + wait_ms
+        if not is_fresh():
+            return "late"
         call = self._client.call(
             "import_task",
             partition,
@@ -152,7 +162,7 @@ class InboxRole(MoveRole):
                 "prefix": keys.prefix,
                 "task_id": task_id,
                 "epoch": task.epoch,
-                "not_after_ms": await self._client.nodes.server_now_ms(partition) + wait_ms,
+                "not_after_ms": not_after_ms,
                 "queue": task.queue,
                 "name": task.name,
                 "priority": int(task.priority),

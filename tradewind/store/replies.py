@@ -39,6 +39,9 @@ from tradewind.task import (
     TooLateToCancel,
 )
 
+_PURGED = Mark.PURGED.encode()
+# Where a task stood when it left.
+_STOOD: dict[str, State] = {Mark.FORWARDED: State.MOVING, Mark.PURGED: State.DEAD_LETTER}
 DEFAULT_MAX_CRASHES = 3  # not stored where it is the default; scripts assume it, too
 
 
@@ -164,7 +167,7 @@ def enqueued(task_id: str, item: Reply) -> EnqueueOutcome:
 def stored(task_id: str, state: bytes, *, created: bool) -> Stored:
     """A task that is here, or has been: one that was moved on counts as under way."""
     text = state.decode()
-    here = State.MOVING if text == Mark.FORWARDED else State(text)
+    here = _STOOD.get(text) or State(text)
     return Stored(task_id, here, created=created)
 
 
@@ -239,7 +242,7 @@ def fields(flat: Reply) -> dict[str, bytes]:
 def record(region: str, task_id: str, flat: Reply) -> Record | Pointer | None:
     """A record's fields as a value; None for an absent one."""
     f = fields(flat)
-    if "st" not in f:
+    if f.get("st", _PURGED) == _PURGED:  # to readers it is gone
         return None
     state, epoch = f["st"].decode(), _int(f, "ep")
     if state in set(Mark):
@@ -255,7 +258,7 @@ def record(region: str, task_id: str, flat: Reply) -> Record | Pointer | None:
         epoch=epoch,
         token=_int(f, "tk"),
         attempts=_int(f, "at"),
-        crashes=_int(f, "cr"),
+        crashes=_int(f, "cr") - ("bk" in f),  # booked for the run under way, not suffered
         created_ms=_int(f, "ca"),
         started_ms=_int(f, "sa"),
         finished_ms=_int(f, "fa"),

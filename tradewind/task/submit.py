@@ -67,7 +67,7 @@ class NewTask:
     not_before_ms: int = 0  # an instant by the store's clock; the later of both counts
     expires_ms: int = 0  # no attempt starts from then on; 0: never expires
     max_crashes: int = 3
-    done_key: bytes = b""  # key of its ledger entry, where the submit was deduplicated
+    done_key: bytes = b""  # of its done mark, where the submit was deduplicated
     mark: LedgerMark | None = None  # only if the entry's home is this region and partition
 
 
@@ -97,7 +97,7 @@ class LedgerHit:
     mine: bool
     same_payload: bool
     adopted: bool = False
-    state: State | None = None  # where the task happened to be in the same partition
+    state: State | None = None  # its key was freed, and this is a repeat of it: what it ended in
 
 
 @dataclass(frozen=True, slots=True)

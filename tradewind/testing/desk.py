@@ -65,7 +65,7 @@ class Desk:
         """The task was cancelled: its idempotency key, or payload, is free again."""
         mark = self._marks.pop(task_id, None)
         if mark is not None:
-            await self._store.forget(mark, task_id)
+            await self._store.forget(mark, task_id, ended=State.CANCELLED)
 
     def _spec(self, name: str, args: Args, options: TaskOptions) -> TaskSpec:
         spec = build_spec(name, args, options, self._clock)
@@ -118,17 +118,19 @@ class Desk:
             not_before_ms=draft.not_before_ms,
             expires_ms=draft.expires_ms,
             max_crashes=self._fleet.queue(draft.queue).max_crashes,
-            done_key=mark.key if mark is not None and mark.business else b"",
+            done_key=identity.done_key,
             mark=mark,
         )
 
     async def _first(self, draft: Draft, hit: LedgerHit) -> Receipt:
         """Answer a submit that the ledger has seen before."""
         if not hit.same_payload:
-            if draft.idempotency_key:
+            if draft.idempotency_key and hit.state is None:
                 raise IdempotencyKeyReused(hit.task_id)
             problem = f"already names task {hit.task_id} with another payload; use a new one"
             raise InvalidTask.field("request_id", problem)
+        if hit.state is not None:  # a repeat of what was cancelled
+            return self._receipt(hit.task_id, hit.state, duplicate=False, rule=BY_LEDGER)
         found = await self._store.read(hit.task_id)
         state = found.state if isinstance(found, Record) else State.COMPLETED
         return self._receipt(hit.task_id, state, duplicate=not hit.mine, rule=BY_LEDGER)

@@ -4,7 +4,14 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tradewind.handlers import Context, Handler, Signals, encode_result
+from tradewind.handlers import (
+    Context,
+    Handler,
+    Result,
+    ResultTooLarge,
+    Signals,
+    encode_result,
+)
 
 _JSON = "application/json"
 _BYTES = "application/octet-stream"
@@ -43,10 +50,22 @@ async def call(
     wrong argument, and TypeError or ResultTooLarge for a result that could not be stored.
     """
     if not isinstance(handler, Handler):
-        handler = Handler("test", handler, None, None)
+        handler = Handler(getattr(handler, "__qualname__", repr(handler)), handler, None, None)
     payload = args if isinstance(args, bytes) else json.dumps(args or {}).encode()
     content_type = _BYTES if isinstance(args, bytes) else _JSON
     context = context or fake_context()
     value = handler.call(context, payload, content_type)()
-    result = encode_result(await value if handler.is_async else value)
+    result = _stored(handler, await value if handler.is_async else value)
     return json.loads(result.data) if result.content_type == _JSON else result.data
+
+
+def _stored(handler: Handler, value: Any) -> Result:
+    try:
+        return encode_result(value)
+    except ResultTooLarge:
+        raise
+    except Exception as error:  # a value of the app: reading it may do anything
+        raise TypeError(
+            f"handler {handler.name}: the result cannot be stored as JSON "
+            f"({type(error).__name__}: {error}); return JSON values or bytes"
+        ) from error

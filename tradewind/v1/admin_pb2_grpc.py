@@ -168,9 +168,10 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListDeadTasks(self, request, context):
-        """Lists dead-lettered tasks without payloads: region after region and partition after partition,
-        oldest death first within a partition. INVALID_ARGUMENT: the filter names an unknown region or
-        error kind, or the page token is malformed.
+        """Lists dead-lettered tasks without payloads, oldest death first, by the clocks of the regions that
+        they died in. Pages follow each other by that moment: a task that stays dead is in one of them,
+        whatever comes and goes meanwhile. INVALID_ARGUMENT: the filter names an unknown region or error
+        kind, or the page token is malformed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

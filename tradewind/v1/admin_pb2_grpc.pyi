@@ -68,9 +68,10 @@ class AdminServiceStub:
     ListWorkers: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListWorkersRequest, _admin_pb2.ListWorkersResponse]
     """Lists the live workers. INVALID_ARGUMENT: unknown region."""
     ListDeadTasks: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListDeadTasksRequest, _admin_pb2.ListDeadTasksResponse]
-    """Lists dead-lettered tasks without payloads: region after region and partition after partition,
-    oldest death first within a partition. INVALID_ARGUMENT: the filter names an unknown region or
-    error kind, or the page token is malformed.
+    """Lists dead-lettered tasks without payloads, oldest death first, by the clocks of the regions that
+    they died in. Pages follow each other by that moment: a task that stays dead is in one of them,
+    whatever comes and goes meanwhile. INVALID_ARGUMENT: the filter names an unknown region or error
+    kind, or the page token is malformed.
     """
     RedriveDeadTasks: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RedriveDeadTasksRequest, _admin_pb2.RedriveDeadTasksResponse]
     """Makes dead-lettered tasks ready again where they are, with fresh attempts. Tasks that are MOVING
@@ -128,9 +129,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ListWorkers: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListWorkersRequest, _admin_pb2.ListWorkersResponse]  # type: ignore[assignment]
     """Lists the live workers. INVALID_ARGUMENT: unknown region."""
     ListDeadTasks: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListDeadTasksRequest, _admin_pb2.ListDeadTasksResponse]  # type: ignore[assignment]
-    """Lists dead-lettered tasks without payloads: region after region and partition after partition,
-    oldest death first within a partition. INVALID_ARGUMENT: the filter names an unknown region or
-    error kind, or the page token is malformed.
+    """Lists dead-lettered tasks without payloads, oldest death first, by the clocks of the regions that
+    they died in. Pages follow each other by that moment: a task that stays dead is in one of them,
+    whatever comes and goes meanwhile. INVALID_ARGUMENT: the filter names an unknown region or error
+    kind, or the page token is malformed.
     """
     RedriveDeadTasks: _aio.UnaryUnaryMultiCallable[_admin_pb2.RedriveDeadTasksRequest, _admin_pb2.RedriveDeadTasksResponse]  # type: ignore[assignment]
     """Makes dead-lettered tasks ready again where they are, with fresh attempts. Tasks that are MOVING
@@ -233,9 +235,10 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ListDeadTasksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ListDeadTasksResponse, _abc.Awaitable[_admin_pb2.ListDeadTasksResponse]]:
-        """Lists dead-lettered tasks without payloads: region after region and partition after partition,
-        oldest death first within a partition. INVALID_ARGUMENT: the filter names an unknown region or
-        error kind, or the page token is malformed.
+        """Lists dead-lettered tasks without payloads, oldest death first, by the clocks of the regions that
+        they died in. Pages follow each other by that moment: a task that stays dead is in one of them,
+        whatever comes and goes meanwhile. INVALID_ARGUMENT: the filter names an unknown region or error
+        kind, or the page token is malformed.
         """
 
     @_abc_1.abstractmethod

@@ -32,7 +32,8 @@ class RouterServiceStub:
     ErrorInfo (domain `tradewind`, a stable reason). Every method may answer UNAUTHENTICATED,
     PERMISSION_DENIED and DEADLINE_EXCEEDED. A message may have up to 8 MiB. The W3C `traceparent`
     travels as metadata. Answers of the health service's Check have the initial metadata
-    `tradewind-region`: the region that the router stands in.
+    `tradewind-region`, the region that the router stands in, and `tradewind-now-ms`, the time by the
+    clocks of the regions.
     """
 
     def __init__(self, channel):
@@ -85,7 +86,8 @@ class RouterServiceServicer:
     ErrorInfo (domain `tradewind`, a stable reason). Every method may answer UNAUTHENTICATED,
     PERMISSION_DENIED and DEADLINE_EXCEEDED. A message may have up to 8 MiB. The W3C `traceparent`
     travels as metadata. Answers of the health service's Check have the initial metadata
-    `tradewind-region`: the region that the router stands in.
+    `tradewind-region`, the region that the router stands in, and `tradewind-now-ms`, the time by the
+    clocks of the regions.
     """
 
     def SubmitTask(self, request, context):
@@ -147,8 +149,9 @@ class RouterServiceServicer:
         `request_id` is not, so that a late repeat of the submit is no second task. One that runs is
         asked to stop, and the answer waits up to 2 s for its worker's word. A task that has already
         finished is answered with OK, `cancelled` and `requested` false and the task as it ended.
-        UNAVAILABLE: the owner, or the target of a move under way, is silent; with reason
-        HOME_UNREACHABLE the task is cancelled, and a repeat frees its key. Otherwise errors as GetTask.
+        If a region that keeps the key is silent the next submit with it frees it.
+        UNAVAILABLE: the owner, or the target of a move under way, is silent. Otherwise errors as
+        GetTask.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -216,7 +219,8 @@ class RouterService:
     ErrorInfo (domain `tradewind`, a stable reason). Every method may answer UNAUTHENTICATED,
     PERMISSION_DENIED and DEADLINE_EXCEEDED. A message may have up to 8 MiB. The W3C `traceparent`
     travels as metadata. Answers of the health service's Check have the initial metadata
-    `tradewind-region`: the region that the router stands in.
+    `tradewind-region`, the region that the router stands in, and `tradewind-now-ms`, the time by the
+    clocks of the regions.
     """
 
     @staticmethod

@@ -33,7 +33,8 @@ class RouterServiceStub:
     ErrorInfo (domain `tradewind`, a stable reason). Every method may answer UNAUTHENTICATED,
     PERMISSION_DENIED and DEADLINE_EXCEEDED. A message may have up to 8 MiB. The W3C `traceparent`
     travels as metadata. Answers of the health service's Check have the initial metadata
-    `tradewind-region`: the region that the router stands in.
+    `tradewind-region`, the region that the router stands in, and `tradewind-now-ms`, the time by the
+    clocks of the regions.
     """
 
     @_typing.overload
@@ -79,8 +80,9 @@ class RouterServiceStub:
     `request_id` is not, so that a late repeat of the submit is no second task. One that runs is
     asked to stop, and the answer waits up to 2 s for its worker's word. A task that has already
     finished is answered with OK, `cancelled` and `requested` false and the task as it ended.
-    UNAVAILABLE: the owner, or the target of a move under way, is silent; with reason
-    HOME_UNREACHABLE the task is cancelled, and a repeat frees its key. Otherwise errors as GetTask.
+    If a region that keeps the key is silent the next submit with it frees it.
+    UNAVAILABLE: the owner, or the target of a move under way, is silent. Otherwise errors as
+    GetTask.
     """
     ExplainRoute: _grpc.UnaryUnaryMultiCallable[_router_pb2.ExplainRouteRequest, _router_pb2.ExplainRouteResponse]
     """Tells where a task would go and why. Stores nothing.
@@ -96,7 +98,8 @@ class RouterServiceAsyncStub(RouterServiceStub):
     ErrorInfo (domain `tradewind`, a stable reason). Every method may answer UNAUTHENTICATED,
     PERMISSION_DENIED and DEADLINE_EXCEEDED. A message may have up to 8 MiB. The W3C `traceparent`
     travels as metadata. Answers of the health service's Check have the initial metadata
-    `tradewind-region`: the region that the router stands in.
+    `tradewind-region`, the region that the router stands in, and `tradewind-now-ms`, the time by the
+    clocks of the regions.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -139,8 +142,9 @@ class RouterServiceAsyncStub(RouterServiceStub):
     `request_id` is not, so that a late repeat of the submit is no second task. One that runs is
     asked to stop, and the answer waits up to 2 s for its worker's word. A task that has already
     finished is answered with OK, `cancelled` and `requested` false and the task as it ended.
-    UNAVAILABLE: the owner, or the target of a move under way, is silent; with reason
-    HOME_UNREACHABLE the task is cancelled, and a repeat frees its key. Otherwise errors as GetTask.
+    If a region that keeps the key is silent the next submit with it frees it.
+    UNAVAILABLE: the owner, or the target of a move under way, is silent. Otherwise errors as
+    GetTask.
     """
     ExplainRoute: _aio.UnaryUnaryMultiCallable[_router_pb2.ExplainRouteRequest, _router_pb2.ExplainRouteResponse]  # type: ignore[assignment]
     """Tells where a task would go and why. Stores nothing.
@@ -155,7 +159,8 @@ class RouterServiceServicer(metaclass=_abc_1.ABCMeta):
     ErrorInfo (domain `tradewind`, a stable reason). Every method may answer UNAUTHENTICATED,
     PERMISSION_DENIED and DEADLINE_EXCEEDED. A message may have up to 8 MiB. The W3C `traceparent`
     travels as metadata. Answers of the health service's Check have the initial metadata
-    `tradewind-region`: the region that the router stands in.
+    `tradewind-region`, the region that the router stands in, and `tradewind-now-ms`, the time by the
+    clocks of the regions.
     """
 
     @_abc_1.abstractmethod
@@ -232,8 +237,9 @@ class RouterServiceServicer(metaclass=_abc_1.ABCMeta):
         `request_id` is not, so that a late repeat of the submit is no second task. One that runs is
         asked to stop, and the answer waits up to 2 s for its worker's word. A task that has already
         finished is answered with OK, `cancelled` and `requested` false and the task as it ended.
-        UNAVAILABLE: the owner, or the target of a move under way, is silent; with reason
-        HOME_UNREACHABLE the task is cancelled, and a repeat frees its key. Otherwise errors as GetTask.
+        If a region that keeps the key is silent the next submit with it frees it.
+        UNAVAILABLE: the owner, or the target of a move under way, is silent. Otherwise errors as
+        GetTask.
         """
 
     @_abc_1.abstractmethod

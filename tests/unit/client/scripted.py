@@ -74,17 +74,18 @@ class ScriptedRouter(RouterServiceServicer):
 
 
 class Health(health_pb2_grpc.HealthServicer):
-    """Says in which region its router is, if it knows."""
+    """Says in which region its router is and what time it is there, if it knows."""
 
     def __init__(self, region: str = "") -> None:
         self.region, self.asked, self.answers = region, 0, True
+        self.now_ms = ""
 
     async def Check(self, request: Any, context: Any) -> health_pb2.HealthCheckResponse:
         self.asked += 1
         if not self.answers:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "going away")
-        if self.region:
-            await context.send_initial_metadata((("tradewind-region", self.region),))
+        said = (("tradewind-region", self.region), ("tradewind-now-ms", self.now_ms))
+        await context.send_initial_metadata(tuple(one for one in said if one[1]))
         return health_pb2.HealthCheckResponse()
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -140,3 +141,67 @@ def signalled(ctx: Context) -> str:
     os.kill(os.getpid(), signal.SIGINT)
     threading.Event().wait(0.05)
     return "still here"
+
+
+def written(data: bytes) -> None:
+    """Into every socket of this process."""
+    for fd in range(3, 64):
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                os.write(fd, data)
+
+
+@app.task("forges", isolate=True)
+def forges(ctx: Context, data: str) -> None:
+    """Speaks for its child."""
+    written(bytes.fromhex(data))
+    time.sleep(60)
+
+
+@app.task("speaks.later", isolate=True)
+def speaks_later(ctx: Context, data: str) -> int:
+    """As a thread that was left behind, or a copy of the handler."""
+    threading.Timer(0.1, written, [bytes.fromhex(data)]).start()
+    return os.getpid()
+
+
+@app.task("closes.all", isolate=True)
+def closes_all(ctx: Context) -> None:
+    os.closerange(3, 256)
+    time.sleep(60)
+
+
+@app.task("leaves.a.program", isolate=True)
+def leaves_a_program(ctx: Context) -> int:
+    return subprocess.Popen(["/bin/sleep", "60"]).pid
+
+
+def exit_status_of(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def end(how: str) -> None:
+    match how:
+        case "exit":
+            sys.exit(3)
+        case "raise":
+            raise ValueError("in the copy")
+        case _:
+            pass
+
+
+@app.task("forks", isolate=True)
+def forks(ctx: Context, how: str) -> int | None:
+    if (pid := os.fork()) == 0:
+        return end(how)
+    return exit_status_of(pid)
+
+
+@app.task("forks.async", isolate=True)
+async def forks_async(ctx: Context, how: str) -> int | None:
+    never = asyncio.get_running_loop().create_future()
+    if (pid := os.fork()) == 0:
+        if how == "wait":
+            await never
+        return end(how)
+    return exit_status_of(pid)

@@ -56,7 +56,7 @@ def opened(data: bytes) -> Frame:
 
 @pytest.mark.parametrize("ran", ENDS, ids=lambda ran: type(ran.verdict).__name__)
 def test_an_end_comes_out_as_it_went_in(ran: Ran) -> None:
-    assert frames.ran_in(opened(frames.ended(ran))) == ran
+    assert frames.ran_in(opened(frames.ended("t1/7", ran))) == ran
 
 
 def test_a_claim_comes_out_as_it_went_in_but_for_its_past() -> None:

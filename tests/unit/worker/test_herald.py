@@ -23,6 +23,7 @@ from tradewind.store.region_store import RegionStore
 from tradewind.task import Bury, Failure, Notice, Record
 from worker import news
 from worker.herald import MAX_TRIES, Herald, hold_ms, wait_ms
+from worker.thrift import Thrift
 from worker.webhooks import Webhooks
 
 KEYS = partition_keys(16)[PLACE]
@@ -109,6 +110,12 @@ async def tried(raw: Any, desk: Desk, record: Record, tries: int = 1) -> None:
     await until(lambda: raw.hget(key, "ht") == str(tries), f"tried {tries} times")
 
 
+def said(caplog: pytest.LogCaptureFixture, words: str) -> list[dict[str, Any]]:
+    """Lines of the log with `words`, with their facts."""
+    found = [record for record in caplog.records if words in record.getMessage()]
+    return [{**vars(record), "level": record.levelname} for record in found]
+
+
 @pytest.mark.parametrize("status", [200, TAKEN, 299])
 async def test_any_2xx_is_an_answer(
     desk_for: Callable[[OnDead], Desk], receive: Callable[..., Receiver], raw: Any, status: int
@@ -136,6 +143,55 @@ async def test_any_other_answer_is_tried_again_later_and_no_redirect_followed(
     assert due_ms > swept.now_ms
 
 
+REASONS = {500: "it answered 500", 302: "it answered 302", HANG: f"no answer in {TIMEOUT_MS} ms"}
+
+
+@pytest.mark.parametrize(("status", "reason"), REASONS.items(), ids=str)
+async def test_a_failed_try_has_a_line_that_says_why_and_when_the_next_one_is(
+    desk_for: Callable[[OnDead], Desk],
+    receive: Callable[..., Receiver],
+    raw: Any,
+    caplog: pytest.LogCaptureFixture,
+    status: int,
+    reason: str,
+) -> None:
+    receiver = receive(answer=always(status))
+    desk = desk_for(a_hook(receiver))
+    record = await desk.dead()
+    for tries in (1, 2):
+        await tried(raw, desk, record, tries)
+        raw.zadd(KEYS.hooks, {record.task_id: 1})
+        (line,) = said(caplog, "tried again")
+        caplog.clear()
+        assert (line["level"], line["task_id"], line["queue"]) == (
+            *("WARNING", record.task_id, "default"),
+        )
+        assert (line["reason"], line["tries"]) == (reason, tries)
+        assert 2 <= line["next_try_in_s"] <= 10
+        assert not {SECRET, receiver.url} & {str(value) for value in line.values()}
+
+
+async def test_of_many_failures_at_once_some_have_a_line_and_the_next_says_how_many_had_none(
+    desk_for: Callable[[OnDead], Desk],
+    receive: Callable[..., Receiver],
+    raw: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    desk = desk_for(a_hook(receive(answer=always(500))))
+    passed_s = 0.0
+    cast("Any", desk.herald)._thrift = Thrift(lambda: passed_s)
+    records = [await desk.dead(index) for index in range(40)]
+    desk.herald.visit(PLACE)
+    await until(
+        lambda: all(raw.hexists(KEYS.task(r.task_id), "ht") for r in records), "all have failed"
+    )
+    assert len(said(caplog, "tried again")) == 10
+    passed_s += 10
+    raw.zadd(KEYS.hooks, {records[0].task_id: 1})
+    await tried(raw, desk, records[0], 2)
+    assert said(caplog, "tried again")[-1]["others_not_logged"] == 30
+
+
 async def test_a_signature_by_another_secret_is_refused_and_tried_again(
     desk_for: Callable[[OnDead], Desk], receive: Callable[..., Receiver], raw: Any
 ) -> None:
@@ -146,17 +202,25 @@ async def test_a_signature_by_another_secret_is_refused_and_tried_again(
 
 
 async def test_who_is_gone_hears_no_more_of_this_task(
-    desk_for: Callable[[OnDead], Desk], receive: Callable[..., Receiver], raw: Any
+    desk_for: Callable[[OnDead], Desk],
+    receive: Callable[..., Receiver],
+    raw: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     receiver = receive(answer=always(410))
     desk, before = desk_for(a_hook(receiver)), counted("gone")
     await desk.dead()
     await is_over(raw, desk)
     assert (len(receiver.messages), counted("gone")) == (1, before + 1)
+    (line,) = said(caplog, "wants no word")
+    assert (line["level"], line["reason"]) == ("WARNING", "it answered 410")
 
 
 async def test_the_last_try_is_the_last(
-    desk_for: Callable[[OnDead], Desk], receive: Callable[..., Receiver], raw: Any
+    desk_for: Callable[[OnDead], Desk],
+    receive: Callable[..., Receiver],
+    raw: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     receiver = receive(answer=always(500))
     desk, before = desk_for(a_hook(receiver)), counted("given_up")
@@ -166,6 +230,9 @@ async def test_the_last_try_is_the_last(
     raw.zadd(KEYS.hooks, {record.task_id: 1})
     await is_over(raw, desk)
     assert (len(receiver.messages), counted("given_up")) == (2, before + 1)
+    (line,) = said(caplog, "given up")
+    assert (line["level"], line["tries"]) == ("ERROR", MAX_TRIES)
+    assert "next_try_in_s" not in line
 
 
 async def test_a_receiver_outside_the_fence_hears_nothing(

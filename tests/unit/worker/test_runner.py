@@ -146,7 +146,7 @@ async def suspect(home: RegionStore, crashes: int) -> Claim:
 
 
 async def test_a_suspect_takes_no_slot_and_its_death_is_counted(
-    home: RegionStore, one_region: Fleet
+    home: RegionStore, one_region: Fleet, caplog: pytest.LogCaptureFixture
 ) -> None:
     parts = Parts(home, one_region, fine)
     second, last = await suspect(home, 2), await suspect(home, 3)
@@ -162,6 +162,12 @@ async def test_a_suspect_takes_no_slot_and_its_death_is_counted(
         (State.DEAD_LETTER, 3, 0),
     ]
     assert (len(runner.suspects), parts.guard.held) == (0, 0)
+    told = [(r.getMessage(), vars(r)) for r in caplog.records if "crashes" in vars(r)]
+    assert [(what, facts["task_id"], facts["crashes"]) for what, facts in told] == [
+        ("a task that crashed goes on as a suspect", second.task_id, 2),
+        ("task failed and is dead-lettered", last.task_id, 3),
+    ]
+    assert told[-1][1]["kind"] == "crashed"
 
 
 async def test_a_suspect_without_a_place_goes_back_and_its_crash_before_others_start(

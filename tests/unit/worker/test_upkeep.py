@@ -34,7 +34,7 @@ async def test_more_than_one_sweep_ends_is_ended_at_once(
     keeper = Keeper(
         home,
         parts.pool,
-        courier=Courier(home, one_region, {}, Views("eu-west", one_region, {}, clock)),
+        courier=Courier(home, one_region, {}, Views("eu-west", one_region, {}, clock), clock=clock),
         reach=parts.reach,
         clock=clock,
         on_swept=lambda partition, what: note(partition, what.expired),

@@ -10,7 +10,7 @@
 -- ARGV[4] target   region
 -- ARGV[5] keep_ms  int, of the pointer
 -- RETURNS {"ok"} | {"stale", state, epoch, target}
--- @include counts changed
+-- @include counts changed remains
 local record, counts, moving = KEYS[1], KEYS[2], KEYS[3]
 local v = redis.call('HMGET', record, 'st', 'ep', 'mt', 'q')
 if v[2] ~= ARGV[3] or v[3] ~= ARGV[4] then
@@ -24,11 +24,7 @@ if v[1] ~= 'MOVING' then
 end
 redis.call('HSET', record, 'st', 'FORWARDED')
 changed(ARGV[1], record, ARGV[2])
-for _, field in ipairs(redis.call('HKEYS', record)) do
-  if field ~= 'st' and field ~= 'ep' and field ~= 'mt' and field ~= 'wt' and field ~= 'rv' then
-    redis.call('HDEL', record, field)
-  end
-end
+remains(record)
 redis.call('PEXPIRE', record, ARGV[5])
 redis.call('ZREM', moving, ARGV[2])
 count(counts, 'm:' .. v[4], -1)

@@ -24,7 +24,7 @@ local due = { KEYS[3], KEYS[4], KEYS[5] }
 local prefix, task_id = ARGV[1], ARGV[2]
 local v = redis.call('HMGET', record, 'st', 'q', 'pr', 'cq', 'ep', 'mt', 'cr')
 local state = v[1]
-if not state then
+if not state or state == 'PURGED' then
   return { 'missing' }
 elseif state == 'FORWARDED' or state == 'REFUSED' then
   return { 'pointer', state, v[5], v[6] or '' }

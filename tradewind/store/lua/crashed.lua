@@ -38,8 +38,11 @@ for i = 0, (#KEYS - 7) / KEYS_EACH - 1 do
       retention_ms = tonumber(ARGV[a + 4]), move_after_ms = tonumber(ARGV[a + 5]),
       failover = ARGV[a + 6] })
     item = { 'ok', ARGV[a], state ~= 'PENDING' and state or nil }
-  elseif item[3] == 'DEAD_LETTER' and redis.call('HGET', record, 'dk') == 'crashed' then
-    item[1] = 'ok' -- a repeat: of this very call, or of a lease that ended in between
+  elseif item[3] == 'DEAD_LETTER' then
+    local v = redis.call('HMGET', record, 'dk', 'tk', 'ep')
+    if v[1] == 'crashed' and v[2] == ARGV[a + 1] and v[3] == ARGV[a + 2] then
+      item[1] = 'ok' -- a repeat: of this very call, or of a lease that ended in between
+    end
   end
   reply[#reply + 1] = item
 end

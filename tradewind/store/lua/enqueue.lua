@@ -62,6 +62,7 @@ for i = 0, items - 1 do
     if with_entry then
       redis.call('HSET', KEYS[k + 3], 'id', ARGV[a], 'rg', region, 'ep', ARGV[a + 5], 'cf', '1',
         'dg', ARGV[a + 13], 'rq', ARGV[a + 14])
+      redis.call('HDEL', KEYS[k + 3], 'fr')
       redis.call('PEXPIRE', KEYS[k + 3], int(tonumber(ARGV[a + 12]) + start_ms - now_ms))
     end
   end

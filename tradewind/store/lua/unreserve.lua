@@ -6,8 +6,8 @@
 -- ARGV[2] epoch  int
 -- RETURNS {"ok"} | {"stale"}
 local entry = KEYS[1]
-local v = redis.call('HMGET', entry, 'id', 'ep', 'cf')
-if v[1] ~= ARGV[1] or v[2] ~= ARGV[2] or v[3] then
+local v = redis.call('HMGET', entry, 'id', 'ep', 'cf', 'fr')
+if v[1] ~= ARGV[1] or v[2] ~= ARGV[2] or v[3] or v[4] then
   return { 'stale' }
 end
 redis.call('DEL', entry)

@@ -80,7 +80,7 @@ class Cell:
             epoch=self.epoch,
             token=self.token,
             attempts=self.attempts,
-            crashes=self.crashes,
+            crashes=self.crashes - self.is_booked,
             created_ms=self.created_ms,
             started_ms=self.started_ms,
             finished_ms=self.finished_ms,
@@ -126,8 +126,10 @@ class Stub:
     is_watched: bool = False
     gone_at_ms: int | None = None
 
-    def pointer(self) -> Pointer:
-        """The stub as readers see it."""
+    def pointer(self) -> Pointer | None:
+        """The stub as readers see it; None: they do not."""
+        if self.mark is Mark.PURGED:
+            return None
         return Pointer(self.task_id, self.mark, self.epoch, self.target)
 
 
@@ -143,6 +145,7 @@ class Entry:
     digest: bytes
     request_tag: bytes
     gone_at_ms: int
+    freed: State | None = None  # what its task ended in
 
 
 @dataclass(slots=True)

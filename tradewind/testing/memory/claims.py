@@ -146,7 +146,9 @@ class TakingRole(Role):
 
     def _first_done(self, partition: int, cell: Cell) -> tuple[str, int] | None:
         """Whose completed fingerprint the task's is, and until when that is known."""
-        found = self.room.done.get((partition, cell.done_key)) if cell.done_key else None
+        if not cell.done_key or cell.done_until_ms <= self.room.now_ms:
+            return None  # past its own window it is nobody's copy
+        found = self.room.done.get((partition, cell.done_key))
         if found is None or found[1] <= self.room.now_ms or found[0] == cell.task_id:
             return None
         return found

@@ -3,7 +3,8 @@
 Ports Cancels, DeadLetters and Notices.
 """
 
-from tradewind.state import FINAL, Event, State
+from tradewind.limits import TOMBSTONE_MS
+from tradewind.state import FINAL, Event, Mark, State
 from tradewind.task import (
     Cancelled,
     CancelOutcome,
@@ -11,7 +12,7 @@ from tradewind.task import (
     Notice,
     TooLateToCancel,
 )
-from tradewind.testing.memory.cells import Cell
+from tradewind.testing.memory.cells import Cell, Stub
 from tradewind.testing.memory.role import Role
 
 
@@ -58,7 +59,8 @@ class EndingsRole(Role):
         if cell is None:
             return False
         self.room.changed(cell)
-        self.room.drop(cell)
+        until_ms = self.room.now_ms + TOMBSTONE_MS
+        self.room.put(Stub(task_id, Mark.PURGED, epoch, gone_at_ms=until_ms))
         return True
 
     def _dead(self, task_id: str, epoch: int) -> Cell | None:

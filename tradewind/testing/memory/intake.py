@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tradewind import ids
 from tradewind.errors import StoreError
-from tradewind.limits import RESERVATION_LEASE_MS, TOMBSTONE_MS
+from tradewind.limits import REQUEST_ID_WINDOW_MS, RESERVATION_LEASE_MS, TOMBSTONE_MS
 from tradewind.state import Mark, State
 from tradewind.task import (
     EnqueueOutcome,
@@ -70,7 +70,9 @@ class IntakeRole(Role):
             return None
         is_ours = entry.task_id == task.task_id and task.epoch >= entry.epoch
         hit = self._answer(entry, mark)
-        return None if is_ours and not hit.confirmed else hit  # our own reservation: carry on
+        if hit is not None and is_ours and not hit.confirmed:
+            return None  # our own reservation: carry on
+        return hit
 
     def _enter(self, task: NewTask, mark: LedgerMark, start_ms: int) -> None:
         place = ids.parse(task.task_id).partition
@@ -103,11 +105,11 @@ class IntakeRole(Role):
         """Reserve `mark` for (task_id, region, epoch); a hit if another submit was faster."""
         entry, now_ms = self._entry(mark, task_id), self.room.now_ms
         if entry is not None:
-            is_ours = entry.task_id == task_id and not entry.is_confirmed
+            is_ours = entry.task_id == task_id and not entry.is_confirmed and not entry.freed
             is_repeat = is_ours and (entry.epoch, entry.region) == (epoch, region)
             moves_on = is_ours and epoch == entry.epoch + 1
-            if not is_repeat and not moves_on:
-                return self._answer(entry, mark)
+            if not is_repeat and not moves_on and (hit := self._answer(entry, mark)) is not None:
+                return hit
         self.room.entries[self._place(mark, task_id), mark.key] = Entry(
             task_id,
             region,
@@ -123,7 +125,7 @@ class IntakeRole(Role):
     async def confirm(self, mark: LedgerMark, task_id: str, epoch: int) -> bool:
         """The reserved task is stored."""
         entry = self._entry(mark, task_id)
-        if entry is None or (entry.task_id, entry.epoch) != (task_id, epoch):
+        if entry is None or entry.freed or (entry.task_id, entry.epoch) != (task_id, epoch):
             return False
         entry.is_confirmed = True
         return True
@@ -131,24 +133,36 @@ class IntakeRole(Role):
     async def unreserve(self, mark: LedgerMark, task_id: str, epoch: int) -> bool:
         """Take an unconfirmed reservation back."""
         entry = self._entry(mark, task_id)
-        if entry is None or entry.is_confirmed or (entry.task_id, entry.epoch) != (task_id, epoch):
+        if entry is None or entry.is_confirmed or entry.freed:
+            return False
+        if (entry.task_id, entry.epoch) != (task_id, epoch):
             return False
         del self.room.entries[self._place(mark, task_id), mark.key]
         return True
 
-    async def forget(self, mark: LedgerMark, task_id: str) -> bool:
+    async def forget(self, mark: LedgerMark, task_id: str, *, ended: State | None = None) -> bool:
         """The task's key is free again."""
         entry = self._entry(mark, task_id)
-        if entry is None or entry.task_id != task_id:
+        if entry is None or entry.task_id != task_id or entry.freed:
             return False
+        if ended and entry.request_tag:
+            entry.freed = ended
+            entry.gone_at_ms = self.room.now_ms + REQUEST_ID_WINDOW_MS
+            return True
         del self.room.entries[self._place(mark, task_id), mark.key]
         return True
 
-    def _answer(self, entry: Entry, mark: LedgerMark) -> LedgerHit:
-        """What an entry says; past its lease the caller adopts an unconfirmed one."""
+    def _answer(self, entry: Entry, mark: LedgerMark) -> LedgerHit | None:
+        """What an entry says; past its lease the caller adopts an unconfirmed one.
+
+        None: its key was freed, and this is no repeat of the submit that it stood for.
+        """
         left_ms, adopted = 0, False
         same = entry.digest == mark.digest
-        if not entry.is_confirmed:
+        mine = mark.request_tag != b"" and entry.request_tag == mark.request_tag
+        if entry.freed and not mine:
+            return None
+        if not entry.is_confirmed and not entry.freed:
             left_ms = max(0, entry.lease_until_ms - self.room.now_ms)
             adopted = left_ms == 0 and same
             if adopted:
@@ -157,11 +171,12 @@ class IntakeRole(Role):
             entry.task_id,
             entry.region,
             entry.epoch,
-            confirmed=entry.is_confirmed,
+            confirmed=entry.is_confirmed or entry.freed is not None,
             lease_left_ms=left_ms,
-            mine=mark.request_tag != b"" and entry.request_tag == mark.request_tag,
+            mine=mine,
             same_payload=same,
             adopted=adopted,
+            state=entry.freed,
         )
 
     def _entry(self, mark: LedgerMark, task_id: str, *, own_place: bool = False) -> Entry | None:
@@ -181,5 +196,8 @@ class IntakeRole(Role):
 
 def _known(found: Cell | Stub) -> Stored:
     """The task is here, or has been: one that was moved on counts as under way."""
-    state = found.state if isinstance(found, Cell) else State.MOVING
+    if isinstance(found, Cell):
+        state = found.state
+    else:
+        state = State.DEAD_LETTER if found.mark is Mark.PURGED else State.MOVING
     return Stored(found.task_id, state, created=False)

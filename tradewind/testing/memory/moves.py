@@ -1,6 +1,6 @@
 """Moving tasks between regions (ports Outbox and Inbox)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from tradewind.limits import IMPORT_MEMORY_MS
@@ -125,9 +125,18 @@ class OutboxRole(Role):
 class InboxRole(Role):
     """See ports.Inbox."""
 
-    async def import_task(self, task: Exported, *, hops: bytes, timeout_s: float) -> ImportAnswer:
-        """Store a moved task; idempotent by id and epoch. Nothing is ever late here."""
+    async def import_task(
+        self,
+        task: Exported,
+        *,
+        hops: bytes,
+        timeout_s: float,
+        is_fresh: Callable[[], bool] = lambda: True,
+    ) -> ImportAnswer:
+        """Store a moved task; idempotent by id and epoch. Late is only what is not fresh."""
         del timeout_s
+        if not is_fresh():
+            return "late"
         task_id, epoch, room = task.record.task_id, task.epoch, self.room
         memory, found = self._memory(task_id), room.find(task_id)
         if memory.came >= epoch:
@@ -137,7 +146,7 @@ class InboxRole(Role):
         if found is not None and found.epoch >= epoch:
             is_tombstone = isinstance(found, Stub) and found.mark is Mark.REFUSED
             return "refused" if is_tombstone else "known"
-        if isinstance(found, Cell):
+        if isinstance(found, Cell) or (found is not None and found.mark is Mark.PURGED):
             return "refused"
         room.memories[task_id] = Memory(came=epoch, imported_ms=room.now_ms)
         done_key, _, until_ms = task.done_key.decode().partition(":")

@@ -131,8 +131,12 @@ class SettlingRole(Role):
         cell = self._running(item.claim)
         if cell is None:
             answer = self._not_running(item.claim, State.PENDING, or_ended=True)
-            found = self.room.cell(item.claim.task_id)
-            if found is not None and found.state is State.DEAD_LETTER and found.death == "crashed":
+            claim, found = item.claim, self.room.cell(item.claim.task_id)
+            if (
+                found is not None
+                and (found.state, found.death) == (State.DEAD_LETTER, "crashed")
+                and (found.token, found.epoch) == (claim.token, claim.epoch)
+            ):
                 return Settled(answer.task_id, lost=False, state=found.state)  # a repeat
             return answer
         state = self.room.crash(

@@ -1,6 +1,7 @@
 -- What a completed task that was deduplicated leaves behind: `dd` in its record is KEY:UNTIL, and
--- until then, the end of its dedup window, no copy under that key is run. Returns key of the mark,
--- and ms that are left.
+-- until then, the end of its dedup window, no copy under that key is run. KEY stands for the
+-- payload, too, so that nothing is answered with the result of another one. Returns key of the
+-- mark, and ms that are left.
 local function done_mark(prefix, dd, now_ms)
   local key, until_ms = string.match(dd, '^(%x+):(%d+)$')
   return prefix .. 'done:' .. key, tonumber(until_ms) - now_ms

@@ -1,9 +1,15 @@
 -- What a ledger entry says to a submit; nil if there is no entry. An unconfirmed entry past its
--- lease is adopted: the lease goes to this caller, who carries the submit through.
+-- lease is adopted: the lease goes to this caller, who carries the submit through. One that is
+-- freed says so to repeats of the very submit that it stood for, and is none to anybody else.
 local function ledger_hit(entry, digest, request_tag, now_ms, lease_ms)
-  local v = redis.call('HMGET', entry, 'id', 'rg', 'ep', 'cf', 'le', 'dg', 'rq')
-  if not v[1] then
+  local v = redis.call('HMGET', entry, 'id', 'rg', 'ep', 'cf', 'le', 'dg', 'rq', 'fr')
+  local mine = (request_tag ~= '' and v[7] == request_tag) and 1 or 0
+  if not v[1] or (v[8] and mine == 0) then
     return nil
+  end
+  local same = v[6] == digest and 1 or 0
+  if v[8] then
+    return { 'hit', v[1], v[2], v[3], 1, 0, mine, same, 0, v[8] }
   end
   local left, adopted = 0, 0
   if not v[4] then
@@ -13,7 +19,5 @@ local function ledger_hit(entry, digest, request_tag, now_ms, lease_ms)
       adopted = 1
     end
   end
-  local mine = (request_tag ~= '' and v[7] == request_tag) and 1 or 0
-  local same = v[6] == digest and 1 or 0
   return { 'hit', v[1], v[2], v[3], v[4] and 1 or 0, left, mine, same, adopted, '' }
 end

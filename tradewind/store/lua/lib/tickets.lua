@@ -28,13 +28,14 @@ local function look(c, id, queue)
   local t = { id = id, record = record, state = v[1], revision = v[2], name = v[3] or '',
     place = place_of(v[4] or '', v[7]), expires = v[6], over = is_over(v[6], c.now_ms) }
   if v[5] then
-    t.mark = done_mark(c.prefix, v[5], c.now_ms)
-    if not here({ t.mark }) then
+    local mark, left_ms = done_mark(c.prefix, v[5], c.now_ms)
+    if not here({ mark }) then
       return nil
     end
-    local first = redis.call('GET', t.mark)
+    -- Past its own window a task is nobody's copy: the mark is of a later one that was run.
+    local first = left_ms > 0 and redis.call('GET', mark)
     if first and first ~= id then
-      t.first = c.prefix .. 't:' .. first
+      t.mark, t.first = mark, c.prefix .. 't:' .. first
       if not here({ t.first }) then
         return nil
       end

@@ -1,0 +1,83 @@
+"""The directory in which the processes of one pool leave their metrics for their parent.
+
+All of them hold a lock on it, which the kernel takes back however a process ends. So what nobody
+holds was left behind by a pool that was killed. It goes with the last child that ends in order, or
+else when the next pool starts. A process id in the name would not do: containers may share a
+directory for temporary files, and no ids.
+"""
+
+import atexit
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"  # in the environment of a child: of prometheus_client
+_PREFIX: Final = "tradewind-metrics-"
+
+
+class MetricsDir:
+    """Belongs to a parent."""
+
+    def __init__(self) -> None:
+        """Make one, and remove those that nobody holds."""
+        _clear()
+        self.path, self._held = _make()
+
+    def close(self) -> None:
+        """Remove it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._held is not None:
+            os.close(self._held)
+
+
+def hold_inherited() -> None:
+    """In a child: keep the directory for as long as this process lives, with or without parent."""
+    path = os.environ.get(VARIABLE, "")
+    if Path(path).name.startswith(_PREFIX):  # or it is somebody else's, for a single process
+        held = _locked(path, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if held is not None:
+            atexit.register(_leave, path, held)
+
+
+def _leave(path: str, held: int) -> None:
+    """Remove it if no parent will."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _make() -> tuple[str, int | None]:
+    while True:
+        path = tempfile.mkdtemp(prefix=_PREFIX)
+        held = _locked(path, fcntl.LOCK_SH)
+        if Path(path).exists():  # Another pool may have cleared it before we held it.
+            return path, held
+        if held is not None:
+            os.close(held)
+
+
+def _clear() -> None:
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        held = _locked(str(path), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if held is None:
+            continue
+        if os.fstat(held).st_uid == os.geteuid():
+            shutil.rmtree(path, ignore_errors=True)
+        os.close(held)
+
+
+def _locked(path: str, how: int) -> int | None:
+    """An open file that holds the lock; None if somebody else does, or no lock can be had."""
+    with contextlib.suppress(OSError):
+        held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(held, how)
+        except OSError:
+            os.close(held)
+        else:
+            return held
+    return None
