@@ -18,8 +18,8 @@ _log = logging.getLogger(__name__)
 _START_TIMEOUT_S: Final = 60.0  # to import the app; some bring models along
 _IDLE_S: Final = 60.0  # a start costs far less than memory that is held for an hour
 _AGAIN_S: Final = 0.05  # between two looks at children that were about to start
-# What belongs to this process alone: where it leaves its metrics.
-_NOT_FOR_CHILDREN: Final = ("PROMETHEUS_MULTIPROC_DIR",)
+# What belongs to this process alone: where it tells of its readiness and leaves its metrics.
+_NOT_FOR_CHILDREN: Final = ("TRADEWIND_READY_FD", "PROMETHEUS_MULTIPROC_DIR")
 
 
 class NoChild(TradewindError):

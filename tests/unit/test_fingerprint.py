@@ -35,7 +35,6 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
     max_leaves=12,
 )
-# Pieces of JSON, right and wrong, that meet at random.
 TOKENS = r"""
     { } [ ] , : "" "a" "b" "\u0061" " \ \u \ud83d \ude00 "\ud83d\ude00" / ' /**/
     true false null tru True NaN Infinity -Infinity nan 0 -0 00 1 - + . .5 1. 1.5 1e5 1E+5
