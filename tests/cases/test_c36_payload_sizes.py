@@ -152,7 +152,7 @@ async def flood(address: str, clients: int) -> AsyncGenerator[None]:
     finally:
         process.kill()
         await process.wait()
-    assert set(await draining) == set(b"x")
+    assert set(await draining) <= set(b"x")  # as those before
 
 
 @pytest.mark.parametrize(
