@@ -182,7 +182,8 @@ class Lab:
 
     def lines(self, task_id: str = "", event: str = "") -> list[Line]:
         """What the ledger says, oldest first."""
-        entries = [Line(**json.loads(text)) for text in self.ledger.read_text().splitlines()]
+        whole = self.ledger.read_text().rpartition("\n")[0]  # a line may be half written
+        entries = [Line(**json.loads(text)) for text in whole.splitlines()]
         return [
             line for line in entries if task_id in {"", line.task_id} and event in {"", line.event}
         ]
