@@ -26,6 +26,7 @@ from tradewind import logs
 from tradewind.attempts.describe import cut, name_of, text, where
 from tradewind.attempts.job import Job, prepare
 from tradewind.attempts.settle import FAULT, Failed, HandedBack
+from tradewind.attempts.threads import Threads
 from tradewind.clock import SystemClock
 from tradewind.errors import SetupError
 from tradewind.fleet import Fleet, QueuePolicy
@@ -38,7 +39,6 @@ from worker.apps import load_app
 from worker.frames import Frame
 from worker.run import Ran, attempt
 from worker.slot import Halt
-from worker.threads import Threads
 
 _log = logging.getLogger(__name__)
 UNABLE: Final = 2  # exit status, of wrong usage: the app cannot be loaded here

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 import sys
+import weakref
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final
@@ -47,7 +48,8 @@ class Children:
         self._starting: set[asyncio.Task[Child]] = set()  # as many as there are processors
         self._waiting: dict[asyncio.Future[None], None] = {}  # for a turn to start one, or an idle
         self._closing = False
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: set[asyncio.Task[object]] = set()
+        self._all: weakref.WeakSet[Child] = weakref.WeakSet()
 
     async def take(self) -> Child:
         """A child that waits for work, an idle one or a new one. Raises NoChild, NoChildNow.
@@ -123,7 +125,10 @@ class Children:
                 child.kill(_UNASKED)
 
     async def close(self) -> None:
-        """End those that are idle or about to start; whoever has taken one ends it."""
+        """End those that are idle or about to start; whoever has taken one kills it.
+
+        Returns once all that were killed are gone.
+        """
         self._closing = True
         self._wake()
         while self._starting:  # not cancelled: a process half made would be nobody's
@@ -134,6 +139,9 @@ class Children:
             timer.cancel()
             self._aside(child.leave())
         self._idle.clear()
+        for child in self._all:
+            if child.is_dying:
+                self._aside(child.gone())
         if self._leaving:
             await asyncio.wait(self._leaving)
 
@@ -141,7 +149,7 @@ class Children:
         if self._idle.pop(child, None) is not None:
             self._aside(child.leave())
 
-    def _aside(self, work: Coroutine[Any, Any, None]) -> None:
+    def _aside(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
@@ -153,6 +161,7 @@ class Children:
         except OSError as error:
             raise NoChildNow(f"a child process cannot be started ({error.strerror})") from error
         self._young.add(child)
+        self._all.add(child)
         slow = ""
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):

@@ -10,11 +10,11 @@ from tradewind.attempts import outcome
 from tradewind.attempts.describe import name_of, where
 from tradewind.attempts.job import Job, context_of
 from tradewind.attempts.settle import CalledOff, HandedBack, TimedOut, Verdict
+from tradewind.attempts.threads import Threads
 from tradewind.clock import Clock
 from tradewind.handlers import Signals
 from tradewind.task import Failure
 from worker.slot import Halt, first_of
-from worker.threads import Threads
 
 # Frames before the app's.
 _OURS: Final = frozenset({__file__, Threads.run.__code__.co_filename, outcome.__file__})

@@ -11,6 +11,7 @@ from tradewind import metrics
 from tradewind.attempts.describe import name_of, where
 from tradewind.attempts.job import Job, prepare
 from tradewind.attempts.settle import FAULT, Failed, HandedBack, Terms, Verdict, after_fault, settle
+from tradewind.attempts.threads import Threads
 from tradewind.ports import Claims
 from tradewind.task import Bury, Claim, Crash, Release, RetryAt, Settlement
 from worker import apart
@@ -23,7 +24,6 @@ from worker.run import Ran, attempt
 from worker.settler import Settler
 from worker.slot import Slot
 from worker.suspects import Suspects
-from worker.threads import Threads
 
 _log = logging.getLogger(__name__)
 _GOES_ON: Final = (
@@ -73,7 +73,9 @@ class Runner:
             store, fleet=pool.fleet, guard=guard, reach=reach, on_settled=self._settled
         )
         self._reports = Reports(store)
-        self._gauges = [metrics.WORKER_SLOTS.labels(pool.region, k) for k in metrics.SLOT_KINDS]
+        self._busy_gauge, self._free_gauge = (
+            metrics.WORKER_SLOTS.labels(pool.region, kind) for kind in metrics.SLOT_KINDS
+        )
         self._slots: set[Slot] = set()
         self._stuck: set[Slot] = set()  # of them
         self.suspects = Suspects(pool.fleet, self._clock, on_change=hears.change, on_due=hears.due)
@@ -285,9 +287,8 @@ class Runner:
 
     def _count_slots(self) -> None:
         busy = self._pace.busy = len(self._slots)
-        values = {"busy": busy, "free": max(self._pool.concurrency - busy, 0)}
-        for kind, gauge in zip(metrics.SLOT_KINDS, self._gauges, strict=True):
-            gauge.set(values[kind])
+        self._busy_gauge.set(busy)
+        self._free_gauge.set(max(self._pool.concurrency - busy, 0))
 
     # --- what the log says: never a message of the app, which may quote a payload
 

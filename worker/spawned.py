@@ -55,6 +55,11 @@ class Child:
         return self._ended.done()
 
     @property
+    def is_dying(self) -> bool:
+        """Whether we have killed it and it has not ended yet."""
+        return bool(self._killed) and not self.is_gone
+
+    @property
     def was_killed(self) -> bool:
         """Whether SIGKILL has ended it, ours or another's."""
         return self.is_gone and self._ended.result() == -signal.SIGKILL

@@ -4,29 +4,26 @@ See worker.run and worker.apart, which decide the same with real limits and proc
 """
 
 import asyncio
-import contextlib
 import contextvars
-import itertools
-import threading
-import time
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tradewind.attempts import outcome
+from tradewind.attempts import outcome, threads
 from tradewind.attempts.job import Job, context_of
 from tradewind.attempts.settle import CalledOff, TimedOut, Verdict
+from tradewind.attempts.threads import Threads
 from tradewind.handlers import Signals
 from tradewind.task import Claim, Failure
 from tradewind.testing.clock import TestClock
 
-_OURS: Final = frozenset({__file__, outcome.__file__})
+_OURS: Final = frozenset({__file__, threads.__file__, outcome.__file__})
 # Real time after the limit, as in a worker: see worker.run and, for `isolate`, worker.apart.
 _STUCK_AFTER_S: Final = 2.0
 _KILLED_AFTER_S: Final = 1.0
 _CLOSE_S: Final = 0.5  # for what still runs when the test is over, and is told to stop
 _FIRST: Final = asyncio.FIRST_COMPLETED
-_number = itertools.count(1)
 
 #: Ids of the tasks inside whose handlers the caller runs.
 inside: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar(
@@ -67,7 +64,7 @@ class Attempts:
     def __init__(self, clock: TestClock) -> None:
         """`clock` tells when attempts time out."""
         self._clock = clock
-        self._threads: list[threading.Thread] = []
+        self._threads = Threads()
 
     async def make(self, job: Job, run: Run) -> Verdict:
         """Run the handler until it ends, its limit has passed, or its cancel has stopped it."""
@@ -86,50 +83,18 @@ class Attempts:
             await asyncio.wait({running}, timeout=_CLOSE_S)
             raise
 
-    def join(self) -> int:
-        """Wait for threads that are about to end. How many go on, which nothing can stop."""
-        until_s = time.monotonic() + _CLOSE_S
-        for thread in self._threads:
-            thread.join(max(until_s - time.monotonic(), 0))
-        return sum(thread.is_alive() for thread in self._threads)
+    def close(self) -> int:
+        """End the threads. How many go on, which nothing can stop."""
+        return self._threads.close(_CLOSE_S)
 
     def _started(self, job: Job, call: Callable[[], Any]) -> "asyncio.Future[Any]":
         token = inside.set(inside.get() | {job.claim.task_id})
         try:
             if job.handler.is_async:
                 return asyncio.ensure_future(outcome.awaited(call))
-            return self._in_thread(lambda: outcome.called(call))
+            return self._threads.run(functools.partial(outcome.called, call))
         finally:
             inside.reset(token)
-
-    def _in_thread(self, function: Callable[[], Any]) -> "asyncio.Future[Any]":
-        """Not an executor's: its threads keep the interpreter from ending, should one be stuck."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        context = contextvars.copy_context()
-
-        def deliver(result: Any, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
-
-        def work() -> None:
-            result, error = None, None
-            try:
-                result = context.run(function)
-            except BaseException as raised:  # noqa: BLE001 - travels to the event loop
-                error = raised
-            with contextlib.suppress(RuntimeError):  # the loop has closed: nobody waits any more
-                loop.call_soon_threadsafe(deliver, result, error)
-
-        thread = threading.Thread(target=work, name=f"tradewind-test-{next(_number)}", daemon=True)
-        self._threads = [each for each in self._threads if each.is_alive()]
-        self._threads.append(thread)
-        thread.start()
-        return future
 
 
 async def _verdict(job: Job, run: Run, running: "asyncio.Future[Any]") -> Verdict:

@@ -65,7 +65,7 @@ class Bench:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if left := self._attempts.join():
+        if left := self._attempts.close():
             _log.warning("plain handlers run on although the test has ended", extra={"left": left})
 
     def start(self, claim: Claim) -> "asyncio.Task[None]":

@@ -216,7 +216,7 @@ async def test_a_plain_handler_runs_in_a_thread_that_ends_with_the_client() -> N
     async with TestClient(app) as one:
         receipt = await one.submit("plain")
         task = await one.run(receipt.task_id)
-    assert task.result["thread"].startswith("tradewind-test")
+    assert task.result["thread"].startswith("handler-")
     assert set(threading.enumerate()) <= before
 
 

@@ -9,7 +9,7 @@ from tradewind import App, Context, State
 from tradewind.errors import TaskDead, WaitOver
 from tradewind.testing import CannotRun, TestClient, TestClock
 
-PATIENCE_S = 0.05
+PATIENCE_S = 0.25  # real time: enough for a handler that ends, on a machine that is busy
 app = App()
 released = threading.Event()
 

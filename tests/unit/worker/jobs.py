@@ -5,6 +5,7 @@ from typing import Any
 
 from tradewind import codec
 from tradewind.attempts.job import Job, prepare
+from tradewind.attempts.threads import Threads
 from tradewind.clock import ManualClock
 from tradewind.fleet import Fleet, QueuePolicy
 from tradewind.handlers import App, Signals
@@ -12,7 +13,6 @@ from tradewind.task import Claim, Draft, Priority
 from tradewind.v1.task_pb2 import TaskSpec
 from worker.run import Ran, attempt
 from worker.slot import Halt
-from worker.threads import Threads
 
 FLEET = Fleet(regions={}, default_queue=QueuePolicy(attempts=5, timeout_ms=60_000))
 

@@ -20,12 +20,12 @@ from tradewind.attempts.settle import (
     Unreadable,
     Verdict,
 )
+from tradewind.attempts.threads import Threads
 from tradewind.handlers import App, Context, Reject, Retry, Signals
 from tradewind.limits import MAX_ERROR_BYTES, MAX_RESULT_BYTES
 from tradewind.task import Failure
 from tradewind.v1.task_pb2 import TaskSpec
 from worker.run import Ran
-from worker.threads import Threads
 
 
 async def fine() -> dict[str, int]:

@@ -17,12 +17,12 @@ from tradewind.attempts.settle import (
     TimedOut,
     Verdict,
 )
+from tradewind.attempts.threads import Threads
 from tradewind.clock import ManualClock
 from tradewind.handlers import Context
 from tradewind.task import Failure
 from worker.run import Ran, attempt
 from worker.slot import Halt
-from worker.threads import Threads
 
 
 class Stuck:

@@ -9,6 +9,7 @@ import contextlib
 import contextvars
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,10 +19,10 @@ class Threads:
 
     def __init__(self) -> None:
         """No thread yet."""
-        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
-        self._started = 0
+        self._all: list[threading.Thread] = []
 
     def run(self, function: Callable[[], Any]) -> "asyncio.Future[Any]":
         """Call `function` in a thread, with the caller's context variables.
@@ -53,16 +54,25 @@ class Threads:
             if self._idle:
                 self._idle -= 1
             else:
-                self._started += 1
-                threading.Thread(
-                    target=self._work, name=f"handler-{self._started}", daemon=True
-                ).start()
+                name = f"handler-{len(self._all) + 1}"
+                thread = threading.Thread(target=self._work, name=name, daemon=True)
+                self._all.append(thread)
+                thread.start()
         self._calls.put(call)
         return future
 
+    def close(self, timeout_s: float) -> int:
+        """End every thread, for good. How many go on after `timeout_s`, which nothing can stop."""
+        for _ in self._all:
+            self._calls.put(None)
+        until_s = time.monotonic() + timeout_s
+        for thread in self._all:
+            thread.join(max(until_s - time.monotonic(), 0))
+        return sum(thread.is_alive() for thread in self._all)
+
     def _work(self) -> None:
-        while True:
-            self._calls.get()()
+        while (call := self._calls.get()) is not None:
+            call()
             with self._lock:
                 self._idle += 1
 
