@@ -199,7 +199,9 @@ class DeadTasks:
     async def _page(self, wanted: Filter, size: int, place: Place) -> Page:
         """Merge the partitions from `place` on.
 
-        Read is at most about three times what is looked at, and _FEWEST of each partition.
+        The first reads bring _FEWEST of each partition, or twice the page in all; the later ones at
+        most four times what is looked at: a partition is read on, for twice as many as before, once
+        a quarter of that or less is left (is_low), so its second read follows one that was taken.
         """
         page, looked_at = Page(), 0
         step = max(_FEWEST, 2 * size // (len(wanted.regions) * self._partitions))

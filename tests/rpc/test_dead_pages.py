@@ -117,8 +117,8 @@ async def test_a_page_reads_in_proportion_to_its_size(serving: Running, affinity
     page = await dead.page(Filter(("eu-west",)), 10, "")
 
     assert len(page.records) == 10
-    # Ids fall where they fall: about 3 a record looked at, a few a partition; 120 would be all.
-    assert counting.records <= 4 * 10 + 3 * partitions
+    # As DeadTasks._page promises, wherever the ids fell; 120 would be all.
+    assert counting.records <= 4 * 10 + max(2 * partitions, 2 * 10)
     assert counting.calls <= 2 * partitions + 5
 
 
