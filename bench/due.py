@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.figures import Figure, quantile
 from bench.fleet import REGION, Place, one_region
-from bench.machine import Figure, quantile
 from bench.marks import ENTRY
 from tradewind import Client, ids
 from tradewind.fleet import Fleet

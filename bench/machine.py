@@ -1,48 +1,47 @@
-"""What the figures were measured on, and how they are summed up."""
+"""What the figures were measured on, and how busy it was with other things."""
 
-import math
 import os
 import platform
-import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
 
-_SPIN = 2_000_000
+from tradewind.local.redis_server import find_server
 
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """Median and range of a repeated measurement."""
-
-    median: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Figure":
-        """Sum up at least one value."""
-        return cls(statistics.median(values), min(values), max(values))
-
-    def __str__(self) -> str:
-        """`median (low .. high)`."""
-        return f"{self.median:.2f} ({self.low:.2f} .. {self.high:.2f})"
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest of `values` that at least `share` (0 to 1) of them do not exceed."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, math.ceil(len(ordered) * share) - 1))]
+_SPIN = 1_000_000
 
 
 def describe() -> dict[str, str]:
-    """The machine, and how fast a fixed piece of Python ran on it just now."""
-    began_s = time.perf_counter()
-    sum(range(_SPIN))
+    """The machine, and the versions that matter."""
+    server = find_server()
     return {
-        "cpus": str(os.cpu_count()),
+        "cpu": _cpu(),
+        "cores": str(os.cpu_count()),
         "machine": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "spin_ms": f"{(time.perf_counter() - began_s) * 1000:.1f}",
+        "redis": ".".join(map(str, server.version)),
+        "grpcio": version("grpcio"),
+        "protobuf": version("protobuf"),
+        "spin_ms": f"{spin_ms():.1f}",
+        "load": " ".join(f"{value:.2f}" for value in os.getloadavg()),
     }
+
+
+def spin_ms() -> float:
+    """How long a fixed piece of Python takes now: more than usual, and the machine is busy."""
+    began_s = time.perf_counter()
+    total = 0
+    for value in range(_SPIN):
+        total += value & 7
+    return (time.perf_counter() - began_s) * 1000
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"

@@ -18,8 +18,8 @@ from typing import Any
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
+from bench.figures import Figure, quantile
 from bench.fleet import REGION, Place, one_region
-from bench.machine import Figure, quantile
 from bench.marks import ENTRY
 from tradewind.v1 import router_pb2, router_pb2_grpc, task_pb2
 

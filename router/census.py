@@ -52,11 +52,17 @@ class Census:
         self._connected = dict.fromkeys(vitals, False)
         self._down: set[str] = set()
         self._first_look = {name: asyncio.Event() for name in vitals}
+        #: Grows with whatever is heard of any region.
+        self.news = 0
 
     @property
     def region(self) -> str:
         """The router's own region."""
         return self._region
+
+    def now_ms(self) -> float:
+        """The clock by which views age: monotonic."""
+        return self._clock.monotonic_ms()
 
     def views(self, origin: str | None = None) -> list[RegionView]:
         """Every region as of now. For a caller in another region than ours, RTT is its prior."""
@@ -94,11 +100,13 @@ class Census:
         self, region: str, tasks: int, depths: Mapping[int, int], error: StoreError | None
     ) -> None:
         """The call that carried `tasks` ended: with a load report, or with `error` for all."""
+        self.news += 1
         self._signs[region].answered(self._clock.monotonic_ms(), tasks, depths)
         self.note(region, error)
 
     def note(self, region: str, error: StoreError | None) -> None:
         """A call to a region went well, or ended with `error`."""
+        self.news += 1
         signs, now_ms = self._signs[region], self._clock.monotonic_ms()
         if isinstance(error, StoreFull):
             signs.filled(now_ms)
@@ -150,6 +158,7 @@ class Census:
                 rtt_ms = await self._vitals[name].probe()
         except StoreError as error:
             failure = error
+        self.news += 1
         self._connected[name] = rtt_ms is not None
         self._signs[name].probed(self._clock.monotonic_ms(), rtt_ms)
         REGION_RTT_SECONDS.labels(name).set(self._signs[name].rtt.ms / SECOND_MS)
@@ -162,8 +171,8 @@ class Census:
         except StoreError as error:
             self.note(name, error)
         else:
-            self.note(name, None)
             self._signs[name].mustered(self._clock.monotonic_ms(), workers)
+            self.note(name, None)
 
     @asynccontextmanager
     async def _in_time(self, name: str) -> AsyncGenerator[None]:

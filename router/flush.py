@@ -1,13 +1,16 @@
 """Group flush: submits to one region that come together travel in one call.
 
-Nothing waits while the region is idle. While a call is under way others gather, for at most
-FLUSH_WAIT_MS, MAX_FLUSH tasks or MAX_BATCH_BYTES. A submit whose caller left before its call began
-is dropped; a call that has begun runs to its end.
+Nothing waits while the region is idle. Within FLUSH_WAIT_MS of a call's beginning others gather for
+the next one, whether it has ended or not, since a call costs as much as many more tasks in it; at
+most MAX_FLUSH tasks or MAX_BATCH_BYTES. What came in one message stays together as far as these
+limits allow. A submit whose caller left before its call began is dropped; a call that has begun
+runs to its end.
 """
 
 import asyncio
+import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -37,11 +40,15 @@ class Listener(Protocol):
         ...
 
 
+Outcomes = list[EnqueueOutcome | StoreError]  # in the order of the tasks
+
+
 @dataclass(slots=True)
 class _Waiting:
-    task: NewTask
+    tasks: Sequence[NewTask]
+    size: int  # bytes
     until_s: float  # by the loop's clock
-    answer: asyncio.Future[EnqueueOutcome]
+    answer: asyncio.Future[Outcomes]
 
 
 class Flush:
@@ -51,93 +58,108 @@ class Flush:
         """`listener` hears of every call."""
         self._intake, self._listener = intake, listener
         self._waiting: deque[_Waiting] = deque()
+        self._count = 0  # of the tasks that wait
         self._calls: set[asyncio.Task[None]] = set()
         self._timer: asyncio.Handle | None = None
+        self._began_s = -math.inf  # the latest call, by the loop's clock
 
-    async def submit(self, task: NewTask, *, timeout_s: float) -> EnqueueOutcome:
-        """Store a task. Raises what Intake.enqueue answers or raises for it."""
+    def send(self, tasks: Sequence[NewTask], *, timeout_s: float) -> asyncio.Future[Outcomes]:
+        """Store tasks, at most MAX_FLUSH. The future ends with what Intake.enqueue says of each.
+
+        Whoever cancels it while it waits takes them back.
+        """
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(task, loop.time() + timeout_s, loop.create_future())
+        size = sum([len(task.packed) for task in tasks])
+        waiting = _Waiting(tasks, size, loop.time() + timeout_s, loop.create_future())
         self._waiting.append(waiting)
-        # Counted now: the next decision of the same moment must see that this one goes there.
-        self._listener.sent(self._intake.region, 1)
+        self._count += len(tasks)
+        # Counted now: the next decision of the same moment must see that these go there.
+        self._listener.sent(self._intake.region, len(tasks))
         self._arm(loop)
-        return await waiting.answer
+        return waiting.answer
 
     async def drain(self) -> None:
-        """Return once every call under way has ended."""
-        self._start()
-        while self._calls:
-            await asyncio.wait(self._calls)
+        """Return once nothing waits, and every call under way has ended."""
+        while self._waiting or self._calls:
+            self._start()
+            if self._calls:
+                await asyncio.wait(self._calls)
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
         if len(self._calls) >= MAX_CALLS:
             return  # the next call to end starts the next one
-        if self._calls and len(self._waiting) < MAX_FLUSH:
-            if self._timer is None:
-                self._timer = loop.call_later(FLUSH_WAIT_MS / SECOND_MS, self._start)
-        elif not self._calls and self._timer is None:
-            # At the end of this turn of the loop, so that whatever is ready now comes along.
-            self._timer = loop.call_soon(self._start)
-        elif self._calls:
+        if self._count >= MAX_FLUSH:
             self._start()
+        elif self._timer is None:
+            busy_s = self._began_s + FLUSH_WAIT_MS / SECOND_MS - loop.time()
+            if busy_s > 0:
+                self._timer = loop.call_later(busy_s, self._start)
+            else:  # at the end of this turn of the loop, so that whatever is ready now comes along
+                self._timer = loop.call_soon(self._start)
 
     def _start(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         while len(self._calls) < MAX_CALLS and (batch := self._take()):
+            self._began_s = asyncio.get_running_loop().time()
             call = asyncio.get_running_loop().create_task(self._call(batch))
             self._calls.add(call)
             call.add_done_callback(self._ended)
 
     def _take(self) -> list[_Waiting]:
         batch: list[_Waiting] = []
-        room = MAX_BATCH_BYTES
-        while self._waiting and len(batch) < MAX_FLUSH:
-            if self._waiting[0].answer.done():  # its caller is gone
-                self._waiting.popleft()
-                self._listener.dropped(self._intake.region, 1)
-                continue
-            room -= len(self._waiting[0].task.packed)
-            if room < 0 and batch:
+        tasks, room = MAX_FLUSH, MAX_BATCH_BYTES
+        while self._waiting:
+            first = self._waiting[0]
+            is_gone = first.answer.done()  # its caller is
+            tasks, room = tasks - len(first.tasks), room - first.size
+            if not is_gone and batch and (tasks < 0 or room < 0):
                 break
-            batch.append(self._waiting.popleft())
+            self._waiting.popleft()
+            self._count -= len(first.tasks)
+            if is_gone:
+                tasks, room = tasks + len(first.tasks), room + first.size
+                self._listener.dropped(self._intake.region, len(first.tasks))
+            else:
+                batch.append(first)
         return batch
 
     def _ended(self, call: asyncio.Task[None]) -> None:
         self._calls.discard(call)
-        if self._waiting:  # also before their time: the region has just become free
-            self._start()
+        if self._waiting:
+            self._arm(asyncio.get_running_loop())
 
     async def _call(self, batch: list[_Waiting]) -> None:
-        region, count = self._intake.region, len(batch)
+        region = self._intake.region
+        tasks = batch[0].tasks
+        if len(batch) > 1:
+            tasks = [task for waiting in batch for task in waiting.tasks]
         now_s = asyncio.get_running_loop().time()
-        timeout_s = max(0.001, max(waiting.until_s for waiting in batch) - now_s)
+        timeout_s = max(0.001, max([waiting.until_s for waiting in batch]) - now_s)
         depths: Mapping[int, int] = {}
         failure: StoreError | None = None
+        outcomes: Sequence[EnqueueOutcome | StoreError]
         try:
-            outcomes, depths = await self._intake.enqueue(
-                [waiting.task for waiting in batch], timeout_s=timeout_s
-            )
+            outcomes, depths = await self._intake.enqueue(tasks, timeout_s=timeout_s)
         except StoreError as error:
             failure = error
-            outcomes = [error] * count
+            outcomes = [error] * len(tasks)
         except BaseException as error:
-            self._listener.answered(region, count, {}, None)
+            self._listener.answered(region, len(tasks), {}, None)
             _refuse(batch, error)
             if not isinstance(error, Exception):
                 raise
             return
-        errors = [outcome for outcome in outcomes if isinstance(outcome, StoreError)]
-        self._listener.answered(region, count, depths, failure or (errors[0] if errors else None))
-        for waiting, outcome in zip(batch, outcomes, strict=True):
-            if waiting.answer.done():
-                continue
-            if isinstance(outcome, StoreError):
-                waiting.answer.set_exception(outcome)
-            else:
-                waiting.answer.set_result(outcome)
+        if failure is None:
+            failure = next((found for found in outcomes if isinstance(found, StoreError)), None)
+        self._listener.answered(region, len(tasks), depths, failure)
+        begin = 0
+        for waiting in batch:
+            end = begin + len(waiting.tasks)
+            if not waiting.answer.done():
+                waiting.answer.set_result(list(outcomes[begin:end]))
+            begin = end
 
 
 def _refuse(batch: list[_Waiting], error: BaseException) -> None:

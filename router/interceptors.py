@@ -1,7 +1,7 @@
 """Around every RPC: exceptions become statuses in time; health says where the router stands."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 import grpc
@@ -31,36 +31,33 @@ class Unreadable:
     """Stands for a request that could not be parsed, so that the answer can say so."""
 
 
-class AnswerInterceptor(grpc.aio.ServerInterceptor):
-    """Makes our methods answer with google.rpc statuses; a health Check tells region and time.
+class Answering:
+    """Takes services for a server: methods of ours answer with google.rpc statuses.
 
-    Each method is wrapped once: what is done for every call is paid by every submit.
+    A health Check tells region and time. Methods are wrapped as they are added, since an
+    interceptor would be paid for by every call; and given to gRPC as generic ones: for each method
+    that is registered by name its server loop waits anew at every call, of whichever method.
     """
 
-    def __init__(self, region: str, clock: ServerClock) -> None:
+    def __init__(self, server: grpc.aio.Server, region: str, clock: ServerClock) -> None:
         """`region` is the router's own."""
+        self._server = server
         self._region, self._clock = region, clock
-        self._wrapped: dict[str | bytes, Handler] = {}
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable["Handler | None"]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> "Handler | None":
-        """Wrap the method that is called. Reflection passes as it is."""
-        method: Any = handler_call_details.method
-        known = self._wrapped.get(method)
-        if known is not None:
-            return known
-        handler: Any = await continuation(handler_call_details)
-        name = method.decode() if isinstance(method, bytes) else str(method)
-        if handler is not None and name.startswith(_OURS):
-            handler = _with_statuses(handler, name)
-        elif handler is not None and name == _HEALTH_CHECK:
-            handler = self._with_place_and_time(handler)
-        if handler is not None:  # names that nobody serves are endless
-            self._wrapped[method] = handler
-        return handler
+    def add_generic_rpc_handlers(self, _handlers: Iterable[Any]) -> None:
+        """Take none: generated code adds all of a service's methods by name, too."""
+
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
+        """Serve the methods of a service, by their names."""
+        wrapped = {name: self._wrapped(service, name, each) for name, each in handlers.items()}
+        handler = grpc.method_handlers_generic_handler(service, wrapped)
+        self._server.add_generic_rpc_handlers((handler,))
+
+    def _wrapped(self, service: str, name: str, handler: Any) -> "Handler":
+        method = f"/{service}/{name}"
+        if method.startswith(_OURS):
+            return _with_statuses(handler, method)
+        return self._with_place_and_time(handler) if method == _HEALTH_CHECK else handler
 
     def _with_place_and_time(self, handler: Any) -> "Handler":
         """So a client that was told no region of its own learns the one nearest to it.

@@ -71,6 +71,16 @@ class Job:
     home_was_silent: bool = False  # and the submit went on without it
     refused: dict[str, StoreError] = field(default_factory=dict[str, StoreError])
 
+    @property
+    def is_free(self) -> bool:
+        """Whether any partition will do: it has no key by which it is to be found."""
+        return self.identity.mark is None and not self.draft.affinity_key
+
+    @property
+    def asks_first(self) -> bool:
+        """Whether an earlier attempt may have left its entry at either of two homes."""
+        return self.is_repeat and bool(self.identity.spare)
+
     def permits(self, region: str) -> bool:
         """Whether the task may be stored in `region` at all."""
         pin = self.resolved.pin
@@ -139,13 +149,11 @@ class Job:
             priority=draft.priority,
             packed=codec.pack(
                 draft,
-                fingerprint=identity.fingerprint,
+                fingerprint=identity.fingerprint if identity.deduplicated else b"",
                 fence=self.resolved.fence,
                 traceparent=self.traceparent,
-                birth_region=region,
+                birth_region=region if identity.deduplicated else "",
                 deduplicated=identity.deduplicated,
-                created_ms=self.created_ms,
-                rule=self.rule,
             ),
             fence=self.resolved.fence,
             epoch=epoch,

@@ -11,7 +11,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from router.gateway import Gateway
 from router.health import Health
-from router.interceptors import AnswerInterceptor
+from router.interceptors import Answering
 from tradewind.errors import SetupError
 from tradewind.http import parse_address
 from tradewind.limits import MAX_MESSAGE_BYTES
@@ -47,14 +47,13 @@ class Server:
         host, port = parse_address(listen)
         if not reuse_port:
             check_free(host, port)
-        self._server = grpc.aio.server(
-            interceptors=[AnswerInterceptor(gateway.region, gateway.clock)],
-            options=_options(reuse_port=reuse_port),
-        )
+        self._server = grpc.aio.server(options=_options(reuse_port=reuse_port))
         self._health = Health()
-        gateway.add_to(self._server)
-        self._health.add_to(self._server)
-        _add_reflection(self._server)
+        # For generated code it is a server: all that this asks of one is that it takes methods.
+        answering: Any = Answering(self._server, gateway.region, gateway.clock)
+        gateway.add_to(answering)
+        self._health.add_to(answering)
+        _add_reflection(answering)
         self.port = _bind(self._server, listen)
         self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
@@ -157,15 +156,14 @@ def _options(*, reuse_port: bool) -> list[tuple[str, Any]]:
     ]
 
 
-def _add_reflection(server: grpc.aio.Server) -> None:
+def _add_reflection(server: Any) -> None:
     """Answer reflection as v1alpha, which grpcio-reflection serves, and as v1: same messages."""
     names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME, _REFLECTION_V1)
-    reflection.enable_server_reflection(names, server)
     servicer: Any = reflection.aio.ReflectionServicer(names)
     method = grpc.stream_stream_rpc_method_handler(
         servicer.ServerReflectionInfo,
         reflection_pb2.ServerReflectionRequest.FromString,
         reflection_pb2.ServerReflectionResponse.SerializeToString,
     )
-    handler = grpc.method_handlers_generic_handler(_REFLECTION_V1, {"ServerReflectionInfo": method})
-    server.add_generic_rpc_handlers((handler,))
+    for service in (reflection.SERVICE_NAME, _REFLECTION_V1):
+        server.add_registered_method_handlers(service, {"ServerReflectionInfo": method})

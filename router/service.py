@@ -3,7 +3,8 @@
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from router.cancel import Canceller
 from router.failures import report
 from router.job import Deadline, Receipt
 from router.lookup import Lookup
-from router.submit import Submitter
+from router.submit import Answer, Submitter
 from router.unordered import unordered
 from router.watch import Watches
 from tradewind import errors, statuses, wire
@@ -40,7 +41,8 @@ ATTEMPT_METADATA: Final = "tradewind-attempt"  # "1": no earlier attempt with th
 _RESENT_METADATA: Final = "grpc-previous-rpc-attempts"
 
 _NOWHERE: Final = "none"  # the region label of a submit that is in no region
-_OUTCOMES: Final[dict[type[TradewindError], str]] = {
+_GONE: Final = TradewindError()  # whoever left before the answer
+_OUTCOMES: Final[dict[type[BaseException], str]] = {
     errors.HomeUnreachable: "unavailable",
     errors.NoRegionReachable: "unavailable",
     errors.OutcomeUnknown: "unknown",
@@ -88,15 +90,20 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
         """Store one task."""
         if not request.HasField("spec"):
             raise InvalidTask.field("spec", "is required")
-        return await self._submit(request.spec, _caller(context), deadline_of(context))
+        (answer,) = await self._submit([request.spec], _caller(context), deadline_of(context))
+        if isinstance(answer, Exception):
+            raise answer
+        return _show(router_pb2.SubmitTaskResponse(), answer)
 
     async def SubmitTasks(
         self, request: router_pb2.SubmitTasksRequest, context: Context
     ) -> router_pb2.SubmitTasksResponse:
         """Store many tasks, each on its own."""
         _check_batch(len(request.specs), request.ByteSize())
-        results = await self._submit_all(request.specs, _caller(context), deadline_of(context))
-        return router_pb2.SubmitTasksResponse(results=results)
+        answers = await self._submit(request.specs, _caller(context), deadline_of(context))
+        response = router_pb2.SubmitTasksResponse()
+        _fill(response.results, answers)
+        return response
 
     async def SubmitTaskStream(
         self,
@@ -114,14 +121,16 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
         async def answer(
             request: router_pb2.SubmitTaskStreamRequest,
         ) -> router_pb2.SubmitTaskStreamResponse:
+            answers: Sequence[Answer]
             try:
                 _check_batch(len(request.specs), request.ByteSize())
             except (InvalidTask, BatchTooLarge) as error:
-                results = _all_refused(len(request.specs), error)
+                answers = _all_refused(len(request.specs), error)
             else:
-                deadline = deadline_of(context)
-                results = await self._submit_all(request.specs, caller, deadline)
-            return router_pb2.SubmitTaskStreamResponse(sequence=request.sequence, results=results)
+                answers = await self._submit(request.specs, caller, deadline_of(context))
+            response = router_pb2.SubmitTaskStreamResponse(sequence=request.sequence)
+            _fill(response.results, answers)
+            return response
 
         async for response in unordered(request_iterator, answer, STREAM_MESSAGES, self._closing):
             yield response
@@ -161,35 +170,33 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
         shown = wire.decision(plan.decision, partition=plan.partition)
         return router_pb2.ExplainRouteResponse(decision=shown)
 
-    async def _submit_all(
-        self, specs: Sequence[TaskSpec], caller: _Caller, deadline: Deadline
-    ) -> list[router_pb2.SubmitTasksResult]:
-        return await asyncio.gather(
-            *(_result(self._submit(spec, caller, deadline)) for spec in specs)
-        )
-
     async def _submit(
-        self, spec: TaskSpec, caller: _Caller, deadline: Deadline
-    ) -> router_pb2.SubmitTaskResponse:
+        self, specs: Sequence[TaskSpec], caller: _Caller, deadline: Deadline
+    ) -> list[Answer]:
         began_s = time.perf_counter()
-        region, outcome = _NOWHERE, "rejected"
+        queues = [spec.queue or wire.DEFAULT_QUEUE for spec in specs]
+        answers: list[Answer] = []
         try:
-            receipt = await self._submitter.submit(
-                spec,
+            answers = await self._submitter.submit(
+                specs,
                 traceparent=caller.traceparent,
                 deadline=deadline,
                 is_repeat=caller.is_repeat,
             )
-            region, outcome = receipt.region, "duplicate" if receipt.duplicate else "accepted"
-            ROUTING_DECISIONS.labels(region, receipt.rule).inc()
-            return _shown(receipt)
-        except TradewindError as error:
-            outcome = _OUTCOMES.get(type(error), outcome)
-            raise
-        finally:
-            queue = queue_label(self._fleet, spec.queue or wire.DEFAULT_QUEUE)
-            TASKS_SUBMITTED.labels(region, queue, outcome).inc()
-            SUBMIT_SECONDS.observe(time.perf_counter() - began_s)
+        finally:  # also of those whose caller is gone
+            self._count(queues, answers, time.perf_counter() - began_s)
+        return answers
+
+    def _count(self, queues: list[str], answers: list[Answer], seconds: float) -> None:
+        if not answers:
+            answers = [_GONE] * len(queues)
+        outcomes = Counter(zip(map(_outcome, answers), queues, strict=True))
+        for ((region, outcome, rule), queue), number in outcomes.items():
+            label = queue_label(self._fleet, queue)
+            TASKS_SUBMITTED.labels(region, label, outcome).inc(number)
+            if rule:
+                ROUTING_DECISIONS.labels(region, rule).inc(number)
+        SUBMIT_SECONDS.observe_all([seconds] * len(queues))
 
 
 def deadline_of(context: Context) -> Deadline:
@@ -202,19 +209,16 @@ def deadline_of(context: Context) -> Deadline:
     return Deadline.after(remaining_s * ANSWER_WITHIN, is_callers=True)
 
 
-async def _result(
-    submit: Awaitable[router_pb2.SubmitTaskResponse],
-) -> router_pb2.SubmitTasksResult:
-    try:
-        return router_pb2.SubmitTasksResult(accepted=await submit)
-    except Exception as error:  # noqa: BLE001 - one task's bug must not hide the others' outcomes
-        if statuses.is_for_the_log(error):
-            report("SubmitTasks", error)
-        return router_pb2.SubmitTasksResult(error=statuses.to_status(error))
+def _outcome(answer: Answer) -> tuple[str, str, str]:
+    """Region, outcome and rule, as metrics name them."""
+    if isinstance(answer, Receipt):
+        return answer.region, "duplicate" if answer.duplicate else "accepted", answer.rule
+    return _NOWHERE, _OUTCOMES.get(type(answer), "rejected"), ""
 
 
-def _shown(receipt: Receipt) -> router_pb2.SubmitTaskResponse:
+def _show(into: router_pb2.SubmitTaskResponse, receipt: Receipt) -> router_pb2.SubmitTaskResponse:
     return wire.receipt(
+        into,
         receipt.task_id,
         region=receipt.region,
         state=receipt.state,
@@ -224,12 +228,24 @@ def _shown(receipt: Receipt) -> router_pb2.SubmitTaskResponse:
     )
 
 
-def _all_refused(count: int, error: TradewindError) -> list[router_pb2.SubmitTasksResult]:
+def _fill(results: Any, answers: Sequence[Answer]) -> None:
+    """Write receipts and errors into `results`, where they are to be sent from."""
+    for answer in answers:
+        result = results.add()
+        if isinstance(answer, Receipt):
+            _show(result.accepted, answer)
+            continue
+        if statuses.is_for_the_log(answer):
+            report("SubmitTasks", answer)
+        result.error.CopyFrom(statuses.to_status(answer))
+
+
+def _all_refused(count: int, error: TradewindError) -> list[Answer]:
     """Return the same error for each spec. Raises it where an answer would not hold that many."""
     refused = router_pb2.SubmitTasksResult(error=statuses.to_status(error))
     if count * refused.ByteSize() > MAX_BATCH_BYTES:
         raise error
-    return [refused] * count
+    return [error] * count
 
 
 def _check_batch(count: int, size_bytes: int) -> None:

@@ -1,11 +1,11 @@
-"""Storing one task in one region, until the outcome is certain or the deadline has passed."""
+"""Storing tasks in one region, until their outcome is certain or the deadline has passed."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from router.failures import report
-from router.flush import Flush
+from router.flush import Flush, Outcomes
 from router.job import Deadline
 from tradewind.errors import (
     OutcomeUnknown,
@@ -15,7 +15,7 @@ from tradewind.errors import (
     StoreUnavailable,
 )
 from tradewind.ports import Intake
-from tradewind.task import LedgerHit, NewTask, Stored, Tombstoned, TooLate
+from tradewind.task import EnqueueOutcome, LedgerHit, NewTask, Stored, Tombstoned, TooLate
 
 _FIRST_PAUSE_S: Final = 0.05  # a connection is opened anew in less
 _MAX_PAUSE_S: Final = 1.0
@@ -37,49 +37,58 @@ class Storing:
         """Both by region name."""
         self._intakes, self._flushes = intakes, flushes
 
-    async def store(self, region: str, task: NewTask, deadline: Deadline) -> Stored | LedgerHit:
-        """Return the outcome. Raises Refused after a definite refusal.
+    def send(
+        self, region: str, tasks: Sequence[NewTask], deadline: Deadline
+    ) -> asyncio.Future[Outcomes]:
+        """Make a first attempt, for tasks that came together; `outcomes` waits for its end."""
+        return self._flushes[region].send(tasks, timeout_s=deadline.left_s())
 
-        Raises OutcomeUnknown if the task may be there: at the deadline, or at once where asking
-        again does not help.
+    async def outcomes(
+        self, region: str, sent: asyncio.Future[Outcomes], count: int, deadline: Deadline
+    ) -> Outcomes:
+        """Return what came of each of `count` tasks that were sent."""
+        try:
+            async with asyncio.timeout(deadline.left_s()):
+                return await sent
+        except TimeoutError:  # they may have been flushed
+            return [StoreUnavailable(region, "no answer in time", sent=True)] * count
+
+    async def store(
+        self,
+        region: str,
+        task: NewTask,
+        deadline: Deadline,
+        first: EnqueueOutcome | StoreError | None = None,
+    ) -> Stored | LedgerHit:
+        """Return the outcome. `first`: what came of the first attempt, if it has been made.
+
+        Raises Refused after a definite refusal. Raises OutcomeUnknown if the task may be there: at
+        the deadline, or at once where asking again does not help.
         """
         sent = False  # whether an attempt whose answer is missing may have stored it
+        outcome = first
         for pause_s in _pauses():
-            try:
-                outcome = await self._attempt(region, task, deadline)
-            except StoreError as error:
-                if not sent and not _may_have_stored(error):
-                    raise Refused(region, error) from None
+            if outcome is None:
+                (outcome,) = await self.outcomes(
+                    region, self.send(region, (task,), deadline), 1, deadline
+                )
+            if isinstance(outcome, Stored | LedgerHit):
+                return outcome
+            _raise_refusal(region, outcome, sent=sent)
+            if isinstance(outcome, StoreError):
                 sent = True
-                if isinstance(error, StoreContractBroken):
-                    report(f"enqueue in {region}", error)  # perhaps a bug of ours, too
-                if not _may_do_better(error):
-                    return await self._settle(region, task, error, deadline)
-            else:
-                if outcome is not None:
-                    return outcome
+                if isinstance(outcome, StoreContractBroken):
+                    report(f"enqueue in {region}", outcome)  # perhaps a bug of ours, too
+                if not _may_do_better(outcome):
+                    return await self._settle(region, task, outcome, deadline)
             if deadline.is_over:
                 break
             await asyncio.sleep(min(pause_s, deadline.left_s()))
+            outcome = None
         if sent:
             over = deadline.is_callers
             raise OutcomeUnknown(task.task_id, deadline_passed=over, region=region)
         raise Refused(region, StoreUnavailable(region, "the deadline passed", sent=False))
-
-    async def _attempt(
-        self, region: str, task: NewTask, deadline: Deadline
-    ) -> Stored | LedgerHit | None:
-        """Return None if nothing was stored because it came too late by the store's clock."""
-        left_s = deadline.left_s()
-        try:
-            async with asyncio.timeout(left_s):
-                outcome = await self._flushes[region].submit(task, timeout_s=left_s)
-        except TimeoutError:  # it may have been flushed
-            raise StoreUnavailable(region, "no answer in time", sent=True) from None
-        if isinstance(outcome, Tombstoned):
-            left = StoreUnavailable(region, "this submit has left it", sent=False)
-            raise Refused(region, left, tombstone=True)
-        return None if isinstance(outcome, TooLate) else outcome
 
     async def _settle(
         self, region: str, task: NewTask, why: StoreError, deadline: Deadline
@@ -98,6 +107,15 @@ class Storing:
                 why = StoreUnavailable(region, "its Redis fails our scripts", sent=False)
             raise Refused(region, why)
         return stored
+
+
+def _raise_refusal(region: str, outcome: Tombstoned | TooLate | StoreError, *, sent: bool) -> None:
+    """Raise Refused unless asking again may help: what came too late has stored nothing."""
+    if isinstance(outcome, Tombstoned):
+        left = StoreUnavailable(region, "this submit has left it", sent=False)
+        raise Refused(region, left, tombstone=True)
+    if isinstance(outcome, StoreError) and not sent and not _may_have_stored(outcome):
+        raise Refused(region, outcome)
 
 
 def _may_have_stored(error: StoreError) -> bool:

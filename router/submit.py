@@ -1,19 +1,24 @@
-"""The way of one submit: check, identify, choose, store, answer (design section 4).
+"""The way of submits: check, identify, choose, store, answer (design section 4).
 
-Another region is tried only after a definite refusal. What has begun to hold a reservation runs to
-its end even if its caller leaves; a repeat of the submit then finds the task.
+What came in one message goes that way together: a plain loop takes each task as far as its region's
+flush, all for one region wait for one answer, and only those with which something is out of the
+ordinary go on alone. Another region is tried only after a definite refusal. What has begun to hold
+a reservation runs to its end even if its caller leaves; a repeat of the submit then finds the task.
 """
 
 import asyncio
 import random
-from collections.abc import Coroutine
-from dataclasses import dataclass, replace
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from router.anywhere import Anywhere
 from router.carry import Carrier, StartsOver
+from router.flush import Outcomes
 from router.job import Deadline, Job, Receipt
 from router.reserve import Ledgers, NotKept
 from router.route import Routes
+from router.shapes import Shapes
 from router.storing import Refused, Storing
 from tradewind import ids, wire
 from tradewind.admission import admit
@@ -23,20 +28,25 @@ from tradewind.errors import (
     HomeUnreachable,
     NoRegionPermitted,
     RegionsFull,
+    StoreError,
     StoreFull,
     StoreMoving,
     StoreUnavailable,
     SubmitInFlight,
     TradewindError,
 )
-from tradewind.fingerprint import Body
 from tradewind.fleet import Fleet
+from tradewind.limits import MAX_BATCH_BYTES, MAX_FLUSH
 from tradewind.policy.rules import resolve
-from tradewind.task import Draft, Stored
+from tradewind.task import EnqueueOutcome, NewTask, Stored
 from tradewind.v1.task_pb2 import TaskSpec
 from tradewind.view import Decision
 
 _OTHER_PARTITIONS: Final = 3  # tried in a region whose slot moves, before the region is left
+# Taken in without a pause: 2 ms of the event loop, in which nobody else is served.
+_SLICE: Final = MAX_FLUSH // 2
+
+Answer = Receipt | Exception
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,28 @@ class Plan:
 
     decision: Decision
     partition: int
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A job on its way to a region. No `task`: its entry is to be reserved elsewhere first."""
+
+    job: Job
+    region: str
+    task_id: str
+    task: NewTask | None
+    first: EnqueueOutcome | StoreError | None = None  # what came of it, if it was sent
+
+
+@dataclass(slots=True)
+class _Group:
+    """Tasks of one message that are sent to one region together."""
+
+    region: str
+    places: list[int] = field(default_factory=list[int])  # in the message
+    begun: list[_Begun] = field(default_factory=list[_Begun])
+    tasks: list[NewTask] = field(default_factory=list[NewTask])
+    size: int = 0  # bytes
 
 
 class Submitter:
@@ -64,37 +96,141 @@ class Submitter:
         self._fleet, self._routes, self._storing = fleet, routes, storing
         self._ledgers, self._carrier = ledgers, carrier
         self._clock, self._entropy = clock, entropy
+        self._shapes = Shapes(fleet)
+        self._anywhere = Anywhere(fleet.partitions, entropy)
         self._held: set[asyncio.Task[Receipt]] = set()
 
     async def submit(
-        self, spec: TaskSpec, *, traceparent: str, deadline: Deadline, is_repeat: bool = True
-    ) -> Receipt:
-        """Store a task, or find the one that an earlier submit stored.
+        self,
+        specs: Sequence[TaskSpec],
+        *,
+        traceparent: str,
+        deadline: Deadline,
+        is_repeat: bool = True,
+    ) -> list[Answer]:
+        """Store tasks, or find those that earlier submits stored: of each its receipt or its error.
 
-        `is_repeat` is False only if certainly no earlier attempt with its request_id was made.
-        Raises the errors of contract section 3, and OutcomeUnknown if the task may be stored.
+        `is_repeat` is False only if certainly no earlier attempt with their request_ids was made.
+        Errors are those of contract section 3, and OutcomeUnknown if the task may be stored; any
+        other is a bug. Uses `specs` up.
         """
-        job = self._job(spec, traceparent, deadline)
-        job.is_repeat = is_repeat
+        answers: dict[int, Answer] = {}
+        sent: list[tuple[_Group, asyncio.Future[Outcomes]]] = []
+        alone: list[tuple[int, Job, _Begun | None]] = []
+        try:
+            for begin in range(0, len(specs), _SLICE):
+                if begin:
+                    await asyncio.sleep(0)
+                now_ms = self._clock.now_ms()
+                groups: dict[str, _Group] = {}
+                for place, spec in enumerate(specs[begin : begin + _SLICE], begin):
+                    try:
+                        job = self._job(spec, traceparent, deadline, now_ms)
+                        job.is_repeat = is_repeat
+                        begun = None if job.asks_first else self._begin(job)
+                    except Exception as error:  # noqa: BLE001 - of this task alone
+                        answers[place] = error
+                        continue
+                    if begun is None or begun.task is None:
+                        alone.append((place, job, begun))
+                    else:
+                        self._gather(groups, place, begun, sent)
+                sent += [self._send(group, deadline) for group in groups.values()]
+            settling = [self._settle(group, future, answers) for group, future in sent]
+            settling += [self._go_alone(answers, *each) for each in alone]
+            if len(settling) == 1:
+                await settling[0]
+            else:
+                await asyncio.gather(*settling)
+        finally:  # whoever is gone takes back what has not been flushed
+            for _, future in sent:
+                future.cancel()
+        return [answers[place] for place in range(len(specs))]
+
+    def _gather(
+        self,
+        groups: dict[str, _Group],
+        place: int,
+        begun: _Begun,
+        sent: list[tuple[_Group, asyncio.Future[Outcomes]]],
+    ) -> None:
+        """Add a task to what goes to its region, in pieces that one call can carry."""
+        task, deadline = begun.task, begun.job.deadline
+        assert task is not None  # noqa: S101 - the caller's condition
+        group = groups.get(begun.region)
+        if group is not None and group.size + len(task.packed) > MAX_BATCH_BYTES:
+            sent.append(self._send(groups.pop(begun.region), deadline))
+            group = None
+        if group is None:
+            group = groups[begun.region] = _Group(begun.region)
+        group.places.append(place)
+        group.begun.append(begun)
+        group.tasks.append(task)
+        group.size += len(task.packed)
+        if begun.job.resolved.affinity is not None:  # the next decision is to see it there
+            sent.append(self._send(groups.pop(begun.region), deadline))
+
+    def _send(self, group: _Group, deadline: Deadline) -> tuple[_Group, asyncio.Future[Outcomes]]:
+        return group, self._storing.send(group.region, group.tasks, deadline)
+
+    async def _settle(
+        self, group: _Group, sent: asyncio.Future[Outcomes], answers: dict[int, Answer]
+    ) -> None:
+        """Answer the tasks of a group: most are stored, and the others go on alone."""
+        deadline = group.begun[0].job.deadline
+        try:
+            outcomes = await self._storing.outcomes(group.region, sent, len(group.tasks), deadline)
+        except Exception as error:  # noqa: BLE001 - a bug, which must not hide other outcomes
+            answers.update(dict.fromkeys(group.places, error))
+            return
+        alone: list[Coroutine[Any, Any, None]] = []
+        for place, begun, outcome in zip(group.places, group.begun, outcomes, strict=True):
+            if isinstance(outcome, Stored):
+                answers[place] = _receipt(begun, outcome)
+            else:
+                begun.first = outcome
+                alone.append(self._go_alone(answers, place, begun.job, begun))
+        if alone:
+            await asyncio.gather(*alone)
+
+    async def _go_alone(
+        self, answers: dict[int, Answer], place: int, job: Job, begun: _Begun | None
+    ) -> None:
+        try:
+            answers[place] = await self._alone(job, begun)
+        except Exception as error:  # noqa: BLE001 - of this task alone
+            answers[place] = error
+
+    async def _alone(self, job: Job, begun: _Begun | None) -> Receipt:
+        """Take one job to its end, from wherever it is."""
         while True:
             try:
-                return await self._earlier(job) or await self._anew(job)
+                if begun is None and (receipt := await self._earlier(job)):
+                    return receipt
+                return await self._anew(job, begun)
             except StartsOver as removed:
                 if job.deadline.is_over:
                     raise SubmitInFlight(removed.task_id, 1) from None
                 job.starts_over()
+                begun = None
 
     def plan(self, spec: TaskSpec) -> Plan:
         """Decide without storing anything; that there is no region is an answer, too.
 
         Raises what admission raises.
         """
-        draft, body, _ = self._admit(spec)
+        admitted = admit.check(spec, self._fleet, now_ms=self._clock.now_ms())
+        draft = wire.draft(
+            spec,
+            delay_ms=admitted.delay_ms,
+            not_before_ms=admitted.not_before_ms,
+            timeout_ms=admitted.timeout_ms,
+        )
         try:
             resolved = resolve(draft, self._fleet)
         except NoRegionPermitted:
             return Plan(self._routes.decide(draft, None, ""), 0)
-        identity = identify(draft, body, resolved.fence, self._fleet)
+        identity = identify(draft, admitted.body, resolved.fence, self._fleet)
         decision = self._routes.decide(draft, resolved, identity.home)
         if identity.mark is not None and not identity.home:
             decision = replace(decision, ledger_home=decision.region)
@@ -105,20 +241,8 @@ class Submitter:
         while self._held:
             await asyncio.wait(self._held)
 
-    def _admit(self, spec: TaskSpec) -> tuple[Draft, Body, int]:
-        now_ms = self._clock.now_ms()
-        admitted = admit.check(spec, self._fleet, now_ms=now_ms)
-        draft = wire.draft(
-            spec,
-            delay_ms=admitted.delay_ms,
-            not_before_ms=admitted.not_before_ms,
-            timeout_ms=admitted.timeout_ms,
-        )
-        return draft, admitted.body, now_ms
-
-    def _job(self, spec: TaskSpec, traceparent: str, deadline: Deadline) -> Job:
-        draft, body, now_ms = self._admit(spec)
-        resolved = resolve(draft, self._fleet)
+    def _job(self, spec: TaskSpec, traceparent: str, deadline: Deadline, now_ms: int) -> Job:
+        draft, body, resolved = self._shapes.admit(spec, now_ms=now_ms)
         return Job(
             draft=draft,
             resolved=resolved,
@@ -130,24 +254,37 @@ class Submitter:
         )
 
     def _mint(self, job: Job, region: str) -> str:
-        entropy = self._entropy.getrandbits(64)
-        place = partition(job.draft, job.identity, self._fleet.partitions, entropy >> 48)
-        return ids.mint(self._clock.now_ms(), ids.region_code(region), place, entropy)
+        born_ms = job.created_ms
+        if job.is_free:
+            place = self._anywhere.at(born_ms)
+        else:
+            place = partition(job.draft, job.identity, self._fleet.partitions, 0)
+        return ids.mint(born_ms, ids.region_code(region), place, self._entropy.getrandbits(48))
 
-    async def _anew(self, job: Job) -> Receipt:
+    def _begin(self, job: Job) -> _Begun:
+        """Choose a region, and make the task if that is all there is to do. Raises refusals."""
+        region = self._carrier.choose(job)
+        task_id = self._mint(job, region)
+        mark = job.identity.mark and job.mark_here(task_id, region)
+        is_entry_elsewhere = job.identity.mark is not None and mark is None
+        task = None if is_entry_elsewhere else job.task(task_id, region, mark=mark)
+        return _Begun(job, region, task_id, task)
+
+    async def _anew(self, job: Job, begun: _Begun | None) -> Receipt:
         """Try one region after the other, each only after a definite refusal."""
         moved = 0
         while True:
-            region = self._carrier.choose(job)
-            task_id = self._mint(job, region)
+            begun = begun or self._begin(job)
             try:
-                if job.identity.mark is None or job.mark_here(task_id, region) is not None:
-                    return await self._at_once(job, region, task_id)
-                return await self._to_the_end(self._carrier.reserved(job, region, task_id))
+                if begun.task is not None:
+                    return await self._at_once(begun, begun.task)
+                reserved = self._carrier.reserved(job, begun.region, begun.task_id)
+                return await self._to_the_end(reserved)
             except Refused as refused:
-                free = job.identity.mark is None and not job.draft.affinity_key
                 moved += 1
-                if free and isinstance(refused.error, StoreMoving) and moved < _OTHER_PARTITIONS:
+                slot_moves = job.is_free and isinstance(refused.error, StoreMoving)
+                if slot_moves and moved < _OTHER_PARTITIONS:
+                    self._anywhere.leave()
                     continue
                 if refused.region in job.refused or job.deadline.is_over:
                     raise refused.error from None
@@ -157,26 +294,21 @@ class Submitter:
             except NotKept as kept:
                 if not kept.certain or not (job.falls_back() or _leave(job, kept)):
                     raise _doubtful(job, kept) from None
+            finally:
+                begun = None
 
-    async def _at_once(self, job: Job, region: str, task_id: str) -> Receipt:
+    async def _at_once(self, begun: _Begun, task: NewTask) -> Receipt:
         """Task and ledger entry in one script, or a task without an entry."""
-        task = job.task(task_id, region, mark=job.mark_here(task_id, region))
-        outcome = await self._storing.store(region, task, job.deadline)
+        job, region = begun.job, begun.region
+        outcome = await self._storing.store(region, task, job.deadline, begun.first)
         if isinstance(outcome, Stored):
-            return Receipt(
-                task_id,
-                region,
-                outcome.state,
-                duplicate=False,
-                rule=job.rule,
-                possible_duplicate=job.home_was_silent,
-            )
+            return _receipt(begun, outcome)
         return await self._to_the_end(self._carrier.known(job, region, outcome))
 
     async def _earlier(self, job: Job) -> Receipt | None:
         """Answer a repeat whose entry is there; else settle where it has to be made."""
         identity, mark = job.identity, job.reservation()
-        if not job.is_repeat or not identity.spare or mark is None:
+        if not job.asks_first or mark is None:
             return None
         task_id = self._mint(job, identity.home)
         try:
@@ -200,6 +332,18 @@ class Submitter:
         self._held.discard(task)
         if not task.cancelled():
             task.exception()  # seen, if nobody waits for it any more
+
+
+def _receipt(begun: _Begun, stored: Stored) -> Receipt:
+    job = begun.job
+    return Receipt(
+        begun.task_id,
+        begun.region,
+        stored.state,
+        duplicate=False,
+        rule=job.rule,
+        possible_duplicate=job.home_was_silent,
+    )
 
 
 def _leave(job: Job, kept: NotKept) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, cast
 import redis
 
 from tradewind.store.keys import PERMANENT
+from tradewind.store.letters import word
 
 
 @cache
@@ -52,7 +53,7 @@ def wrong_counts(*ports: int) -> dict[str, tuple[int, int]]:
             for field, number in numbers.items():
                 counted[f"{_place(key)} {field}"] = int(number)
         records = [key for key in keys if _kind(key).startswith("t:")]
-        for key, facts in _each(client, records, "hmget", ["st", "q", "pr", "cr"]).items():
+        for key, facts in _each(client, records, "hmget", ["s", "q", "pr", "cr"]).items():
             for field in _counted_as(*facts):
                 place = f"{_place(key)} {field}"
                 actual[place] = actual.get(place, 0) + 1
@@ -63,14 +64,16 @@ def wrong_counts(*ports: int) -> dict[str, tuple[int, int]]:
     }
 
 
-_LETTERS = {"SCHEDULED": "s", "PROCESSING": "r", "FAILED": "f", "MOVING": "m", "DEAD_LETTER": "d"}
+_KINDS = {"SCHEDULED": "s", "PROCESSING": "r", "FAILED": "f", "MOVING": "m", "DEAD_LETTER": "d"}
 
 
-def _counted_as(state: str, queue: str, priority: str, crashes: str | None) -> list[str]:
+def _counted_as(letter: str, queue: str, priority: str | None, crashes: str | None) -> list[str]:
+    state = word(letter.encode())
     if state == "PENDING":
-        suspect = [f"ps{priority}:{queue}"] if int(crashes or 0) else []
-        return [f"p{priority}:{queue}", "P", *suspect]
-    return [f"{_LETTERS[state]}:{queue}"] if state in _LETTERS else []
+        place = priority or "1"
+        suspect = [f"ps{place}:{queue}"] if int(crashes or 0) else []
+        return [f"p{place}:{queue}", "P", *suspect]
+    return [f"{_KINDS[state]}:{queue}"] if state in _KINDS else []
 
 
 def _keys(client: Any) -> list[str]:

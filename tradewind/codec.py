@@ -6,6 +6,7 @@ at admission; it is embedded here as it is and never parsed on the way in.
 
 from google.protobuf.message import DecodeError
 
+from tradewind.fingerprint import fingerprint as identity_of
 from tradewind.state import State
 from tradewind.task import Draft
 from tradewind.v1 import record_pb2, task_pb2
@@ -33,27 +34,25 @@ class DamagedRecord(ValueError):
 def pack(
     draft: Draft,
     *,
-    fingerprint: bytes,
+    fingerprint: bytes = b"",
     fence: tuple[str, ...],
     traceparent: str,
-    birth_region: str,
+    birth_region: str = "",
     deduplicated: bool,
-    created_ms: int,
-    rule: str,
 ) -> bytes:
-    """Return the task's StoredSpec, serialised. `draft.spec` is embedded without a look at it."""
+    """Return the task's StoredSpec, serialised. `draft.spec` is embedded without a look at it.
+
+    Fingerprint and birth region are needed where the submit was deduplicated, or where the
+    fingerprint is of another kind than `fingerprint_of` reckons; else they would only cost memory.
+    """
     rest = record_pb2.StoredSpec(
         fingerprint=fingerprint,
         fence=fence,
         traceparent=traceparent,
         birth_region=birth_region,
         deduplicated=deduplicated,
-        created_at_ms=created_ms,
-        rule=rule,
     )
-    return b"".join(
-        (_SPEC_TAG, _varint(len(draft.spec)), draft.spec, rest.SerializeToString()),
-    )
+    return b"".join((_SPEC_TAG, _varint(len(draft.spec)), draft.spec, rest.SerializeToString()))
 
 
 def announcing(packed: bytes, task_id: str) -> bytes:
@@ -68,6 +67,21 @@ def unpack(packed: bytes) -> record_pb2.StoredSpec:
         return record_pb2.StoredSpec.FromString(packed)
     except DecodeError:
         raise DamagedRecord("the stored task cannot be read") from None
+
+
+def fingerprint_of(stored: record_pb2.StoredSpec) -> bytes:
+    """The task's identity, 32 bytes: as stored, else reckoned anew as its admission did."""
+    if stored.fingerprint:
+        return stored.fingerprint
+    spec = stored.spec
+    return identity_of(
+        tenant=spec.tenant,
+        queue=spec.queue or "default",
+        name=spec.name,
+        key=spec.idempotency_key or None,
+        payload=spec.payload,
+        content_type=spec.content_type or "application/json",
+    )
 
 
 def add_hop(

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from itertools import accumulate
 from json.encoder import encode_basestring as _quote
@@ -44,12 +44,26 @@ class PayloadNotCanonical(ValueError):
         self.problem = problem
 
 
-@dataclass(frozen=True, slots=True)
 class Body:
-    """A payload read once: what identifies it. Make it with `read_body`."""
+    """A payload read once: what identifies it. Make it with `read_body`.
 
-    kind: bytes  # b"json" or b"raw": the same bytes under another kind are other arguments
-    data: bytes
+    Most submits need no more of it than that it can be read, so its one spelling is made when it is
+    asked for.
+    """
+
+    __slots__ = ("_data", "_value", "kind")
+
+    def __init__(self, kind: bytes, data: bytes | None, value: Any = None) -> None:
+        """`value` is what the JSON says, unless `data`, its one spelling, is known already."""
+        self.kind = kind  # b"json" or b"raw": the same bytes under another kind are other arguments
+        self._data, self._value = data, value
+
+    @property
+    def data(self) -> bytes:
+        """Canonical JSON, or the payload as it came."""
+        if self._data is None:
+            self._data, self._value = _spelled(self._value), None
+        return self._data
 
     def digest(self) -> bytes:
         """16 bytes that tell payloads apart under one idempotency key or request id."""
@@ -61,11 +75,20 @@ def read_body(payload: bytes, content_type: str) -> Body:
 
     Raises PayloadNotCanonical if the payload says it is JSON and is not.
     """
-    if is_json(content_type):
-        return Body(b"json", canonical_json(payload))
-    return Body(b"raw", payload)
+    if not is_json(content_type):
+        return Body(b"raw", payload)
+    # Only an escape can be half of a surrogate pair, which spelling finds.
+    if payload and b"\\u" not in payload and _LONG_RUN not in payload.translate(_DIGITS_TO_ZERO):
+        text = _text(payload)
+        _refuse_depth(payload)
+        try:
+            return Body(b"json", None, _fast_value(text))
+        except (_NeedsExactError, json.JSONDecodeError, StopIteration):
+            pass  # the long way knows what to do, or to say
+    return Body(b"json", canonical_json(payload))
 
 
+@lru_cache(maxsize=256)  # callers use few, and each is asked about at every submit
 def is_json(content_type: str) -> bool:
     """True for application/json in any case, with any parameters (RFC 9110 section 8.3.1)."""
     return content_type.partition(";")[0].strip().lower() == "application/json"
@@ -150,16 +173,33 @@ def canonical_json(payload: bytes) -> bytes:
     try:
         if _LONG_RUN in payload.translate(_DIGITS_TO_ZERO):
             return _canonical_exact(text)
-        canonical = _ENCODER.encode(_FAST.decode(text)).encode()
-        # Code points and UTF-16 code units sort apart only between these two ranges.
-        if _ASTRAL.search(canonical) and _ABOVE_SURROGATES.search(canonical):
-            return _canonical_exact(text)
+        return _spelled(_FAST.decode(text))
     except _NeedsExactError:
         return _canonical_exact(text)
     except json.JSONDecodeError as error:
         raise _not_json(error) from None
     except UnicodeEncodeError:
         raise _lone_surrogate() from None
+
+
+def _fast_value(text: str) -> Any:
+    """As `_FAST.decode` for a text without blanks around it, else StopIteration or ValueError."""
+    value, end = _SCAN(text, 0)
+    if end != len(text):
+        raise StopIteration
+    return value
+
+
+def _spelled(value: Any) -> bytes:
+    """Spell what `_FAST` has read."""
+    canonical = _ENCODER.encode(value).encode()
+    # Code points and UTF-16 code units sort apart only between these two ranges.
+    if (
+        not canonical.isascii()
+        and _ASTRAL.search(canonical)
+        and _ABOVE_SURROGATES.search(canonical)
+    ):
+        return _canonical_exact(canonical.decode())
     return canonical
 
 
@@ -279,6 +319,7 @@ _ENCODER = json.JSONEncoder(
 _FAST = json.JSONDecoder(
     object_pairs_hook=_object, parse_float=_fast_float, parse_constant=_constant
 )
+_SCAN: Callable[[str, int], tuple[Any, int]] = getattr(_FAST, "scan_once")  # noqa: B009 - no stub
 _EXACT = json.JSONDecoder(
     object_pairs_hook=_object,
     parse_float=_exact_float,
@@ -337,5 +378,10 @@ def _lone_surrogate() -> PayloadNotCanonical:
 
 def _digest(domain: bytes, *parts: bytes) -> bytes:
     """SHA-256 over length-prefixed parts, so that no two lists of parts read the same."""
-    framed = (len(part).to_bytes(8, "big") + part for part in (domain, *parts))
+    framed = [_length(len(domain), 8, "big"), domain]
+    for part in parts:
+        framed += (_length(len(part), 8, "big"), part)
     return sha256(b"".join(framed)).digest()
+
+
+_length = int.to_bytes

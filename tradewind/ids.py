@@ -7,6 +7,7 @@ read finds the region and partition without a directory (design section 3).
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 
 ID_LENGTH = 26
@@ -15,7 +16,7 @@ MAX_PARTITIONS = 1 << 12
 _TIME_BITS, _REGION_BITS, _PARTITION_BITS, _RANDOM_BITS = 48, 20, 12, 48
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford: no i, l, o, u
 _PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
-_PAIR_SHIFTS = tuple(range(10 * (ID_LENGTH // 2 - 1), -1, -10))
+_BORN_SHIFTS = tuple(range(_TIME_BITS + _REGION_BITS - 8, -1, -10))
 # 26 characters hold 130 bits; the first may not use the two that are too many.
 _SHAPE = re.compile(f"[0-7][{_ALPHABET}]{{{ID_LENGTH - 1}}}")
 _TO_BASE32 = str.maketrans(_ALPHABET, "0123456789abcdefghijklmnopqrstuv")
@@ -47,13 +48,23 @@ def mint(now_ms: int, region_code: int, partition: int, entropy: int) -> str:
 
     Raises ValueError if the time, region code or partition does not fit its bits.
     """
+    if not 0 <= partition < MAX_PARTITIONS:
+        _refuse_wide("partition", partition, _PARTITION_BITS)
+    end = partition << _RANDOM_BITS | entropy & ((1 << _RANDOM_BITS) - 1)
+    return (
+        f"{_born(now_ms, region_code)}{_PAIRS[end >> 50]}{_PAIRS[end >> 40 & 1023]}"
+        f"{_PAIRS[end >> 30 & 1023]}{_PAIRS[end >> 20 & 1023]}{_PAIRS[end >> 10 & 1023]}"
+        f"{_PAIRS[end & 1023]}"
+    )
+
+
+@lru_cache(maxsize=64)  # tasks that come together are born in the same millisecond
+def _born(now_ms: int, region_code: int) -> str:
+    """The first 14 characters, which end where time and region do."""
     _refuse_wide("now_ms", now_ms, _TIME_BITS)
     _refuse_wide("region_code", region_code, _REGION_BITS)
-    _refuse_wide("partition", partition, _PARTITION_BITS)
     value = now_ms << _REGION_BITS | region_code
-    value = value << _PARTITION_BITS | partition
-    value = value << _RANDOM_BITS | entropy & ((1 << _RANDOM_BITS) - 1)
-    return "".join([_PAIRS[value >> shift & 1023] for shift in _PAIR_SHIFTS])
+    return "".join([_PAIRS[value >> shift & 1023] for shift in _BORN_SHIFTS])
 
 
 def parse(text: str) -> ParsedId:
@@ -70,11 +81,27 @@ def parse(text: str) -> ParsedId:
     )
 
 
+def birth_partition(task_id: str) -> int:
+    """Return the partition that an id carries, for ids that are known to be well-formed."""
+    return int(task_id[14:17].translate(_TO_BASE32), 32) >> 3  # bits 45 to 59, the last 3 random
+
+
+@lru_cache(maxsize=4096)  # tasks that come together were mostly born within few milliseconds
+def _time_of(head: str) -> int:
+    return int(head.translate(_TO_BASE32), 32)
+
+
+def birth_ms(task_id: str) -> int:
+    """Return the time that an id carries, ms since 1970; the id is known to be well-formed."""
+    return _time_of(task_id[:10])
+
+
 def is_task_id(text: str) -> bool:
     """Whether `parse` would read the text."""
     return _SHAPE.fullmatch(text) is not None
 
 
+@lru_cache(maxsize=256)  # far above the regions of any one file
 def region_code(name: str) -> int:
     """Return the 20-bit code of a region's name, the same in every process and release.
 

@@ -5,8 +5,11 @@ named below. A queue that the file does not name is `other` (see `queue_label`),
 caller sends makes a new series, and no id, tenant or error text is ever a label.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from bisect import bisect_left
+from collections import Counter as Counter_
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final, Protocol
 
 from prometheus_client import (
     CollectorRegistry,
@@ -33,6 +36,29 @@ class _Registry(CollectorRegistry):
         for family in super().collect():
             family.samples = [s for s in family.samples if not s.name.endswith("_created")]
             yield family
+
+
+class _Value(Protocol):
+    """A number that the library keeps, here or in a file that several processes share."""
+
+    def inc(self, amount: float) -> None:
+        """Add to it."""
+        ...
+
+
+class Distribution(Histogram):
+    """A histogram without labels that takes many values at once: one addition a bucket."""
+
+    _buckets: list["_Value"]
+    _sum: "_Value"
+    _upper_bounds: list[float]
+
+    def observe_all(self, values: Sequence[float]) -> None:
+        """As `observe` of each, which would cost as much as a tenth of a task's whole way."""
+        places = Counter_(map(partial(bisect_left, self._upper_bounds), values))
+        for place, number in places.items():
+            self._buckets[place].inc(number)
+        self._sum.inc(sum(values))
 
 
 REGISTRY: Final = _Registry()
@@ -157,19 +183,19 @@ WORKER_SLOTS = Gauge(
     registry=REGISTRY,
     multiprocess_mode="livesum",
 )
-SUBMIT_SECONDS = Histogram(
+SUBMIT_SECONDS = Distribution(
     "tradewind_submit_seconds",
     "From the arrival of a submit to its answer.",
     registry=REGISTRY,
     buckets=_CALL_BUCKETS,
 )
-START_DELAY_SECONDS = Histogram(
+START_DELAY_SECONDS = Distribution(
     "tradewind_start_delay_seconds",
     "From the moment a task could start to its claim, by the store's clock.",
     registry=REGISTRY,
     buckets=_DELAY_BUCKETS,
 )
-TASK_SECONDS = Histogram(
+TASK_SECONDS = Distribution(
     "tradewind_task_seconds",
     "Time that an attempt took in its handler.",
     registry=REGISTRY,

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a task stands; the values are the contract's short names and the stored text."""
+    """Where a task stands; the values are the contract's short names. Stored as one letter."""
 
     PENDING = "PENDING"
     SCHEDULED = "SCHEDULED"

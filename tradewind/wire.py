@@ -72,6 +72,7 @@ def draft(
 
 
 def receipt(
+    into: router_pb2.SubmitTaskResponse,
     task_id: str,
     *,
     region: str,
@@ -80,16 +81,17 @@ def receipt(
     rule: str,
     possible_duplicate: bool = False,
 ) -> router_pb2.SubmitTaskResponse:
-    """Return the answer to a submit whose task is stored."""
-    return router_pb2.SubmitTaskResponse(
-        task_id=task_id,
-        region=region,
-        partition=ids.parse(task_id).partition,
-        state=STATES[state],
-        duplicate=duplicate,
-        rule=rule,
-        possible_duplicate=possible_duplicate,
-    )
+    """Fill `into`, an empty message, with the answer to a submit whose task is stored."""
+    into.task_id = task_id
+    into.region = region
+    into.partition = ids.birth_partition(task_id)
+    into.state = STATES[state]
+    into.rule = rule
+    if duplicate:
+        into.duplicate = True
+    if possible_duplicate:
+        into.possible_duplicate = True
+    return into
 
 
 def task(record: Record, *, whole: bool) -> task_pb2.Task:
@@ -210,7 +212,7 @@ def _add_spec(shown: task_pb2.Task, packed: bytes, *, whole: bool) -> None:
     except DamagedRecord:
         return
     shown.spec.CopyFrom(stored.spec)
-    shown.fingerprint = stored.fingerprint.hex()
+    shown.fingerprint = codec.fingerprint_of(stored).hex()
     if not whole:
         shown.spec.ClearField("payload")
 

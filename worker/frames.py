@@ -7,7 +7,7 @@ result on the way up. Standard types only, so that no frame can do more than say
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, cast
 
 from tradewind.attempts import settle
@@ -89,8 +89,8 @@ def unpack(head: bytes, body: bytes) -> Frame:
 
 def run(claim: Claim, timeout_ms: int) -> bytes:
     """Have the attempt made that `claim` stands for."""
-    facts = asdict(replace(claim, packed=b"", hops=b""))
-    del facts["packed"], facts["hops"]
+    facts = claim._asdict()
+    del facts["packed"], facts["hops"], facts["payload"]
     said = {"of": mark_of(claim), "claim": facts, "timeout_ms": timeout_ms}
     return pack("run", said, claim.packed)
 

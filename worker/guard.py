@@ -8,19 +8,18 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from tradewind import metrics
 from tradewind.clock import Clock
 from tradewind.errors import StoreError, TradewindError
 from tradewind.fleet import Fleet
-from tradewind.handlers import Signals
 from tradewind.limits import HEARTBEAT_EVERY_MS, RENEWALS_PER_LEASE
 from tradewind.task import Claim, Heartbeat, Renewed
 from worker.patience import Patience, lasting
 from worker.reach import Reach
+from worker.slot import Slot
 from worker.watch import Watch
 
 _log = logging.getLogger(__name__)
@@ -54,20 +53,6 @@ class Leases(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Held:
-    """A lease that this worker believes to have. Times are monotonic ms."""
-
-    claim: Claim
-    signals: Signals
-    on_lost: Callable[[], None]
-    on_cancel: Callable[[], None]
-    period_ms: float
-    due_ms: float
-    trusted_until_ms: float  # counted from before the request: a slow answer never lengthens it
-    reported: bool = False  # its end is on its way to the store
-
-
 class Guard:
     """Renews what is held, sends the heartbeat, tells who has lost a lease, watches the main loop.
 
@@ -92,7 +77,7 @@ class Guard:
         self.watch = Watch(fleet, clock, on_stand)
         self._open_store, self._fleet, self._clock, self._beat = open_store, fleet, clock, beat
         self._reach = reach
-        self._held: dict[tuple[str, int], _Held] = {}
+        self._held: dict[tuple[str, int], Slot] = {}
         self._lock = threading.Lock()
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -111,47 +96,34 @@ class Guard:
                 self._loop.call_soon_threadsafe(self._work.cancel)
             self._thread.join(2 * _STOP_TIMEOUT_S)
 
-    def hold(
-        self,
-        claim: Claim,
-        signals: Signals,
-        *,
-        on_lost: Callable[[], None],
-        on_cancel: Callable[[], None],
-        asked_ms: float,
-    ) -> None:
-        """Keep the lease of `claim`, asked for at monotonic `asked_ms`, until `drop`.
+    def hold(self, slots: Sequence[Slot], asked_ms: float) -> None:
+        """Keep the leases of `slots`, asked for at monotonic `asked_ms`, until `drop`.
 
-        `on_lost` and `on_cancel` (its cancel was asked for) are called in the guard's thread; the
-        latter with every renewal that says so.
+        Their `lost` and `called_off` are called in the guard's thread; the latter with every
+        renewal that says that a task's cancel was asked for.
         """
-        lease_ms = self._fleet.queue(claim.queue).lease_ms
-        period_ms = lease_ms / RENEWALS_PER_LEASE
-        held = _Held(
-            claim,
-            signals,
-            on_lost,
-            on_cancel,
-            period_ms,
-            due_ms=asked_ms + period_ms,
-            trusted_until_ms=asked_ms + lease_ms,
-        )
+        for slot in slots:
+            slot.lease_ms = lease_ms = self._fleet.queue(slot.claim.queue).lease_ms
+            slot.due_ms = asked_ms + lease_ms / RENEWALS_PER_LEASE
+            slot.trusted_until_ms = asked_ms + lease_ms
         with self._lock:
-            self._held[claim.task_id, claim.token] = held
+            self._held.update((_key(slot.claim), slot) for slot in slots)
 
-    def reported(self, claim: Claim) -> None:
-        """Its handler's end is on its way to the store, and ends the lease: that is no loss.
+    def reported(self, claims: Iterable[Claim]) -> None:
+        """Their handlers' ends are on their way to the store, and end the leases: that is no loss.
 
-        Until `drop` it is renewed, since the report may have to wait.
+        Until `drop` they are renewed, since the report may have to wait.
         """
         with self._lock:
-            if held := self._held.get((claim.task_id, claim.token)):
-                held.reported = True
+            for claim in claims:
+                if held := self._held.get(_key(claim)):
+                    held.is_reported = True
 
-    def drop(self, claim: Claim) -> None:
-        """Let go of it: settled, or lost."""
+    def drop(self, claims: Iterable[Claim]) -> None:
+        """Let go of them: settled, or lost."""
         with self._lock:
-            self._held.pop((claim.task_id, claim.token), None)
+            for claim in claims:
+                self._held.pop(_key(claim), None)
 
     @property
     def held(self) -> int:
@@ -215,13 +187,12 @@ class Guard:
         policies = [self._fleet.default_queue, *self._fleet.queues.values()]
         return min(policy.lease_ms for policy in policies) / RENEWALS_PER_LEASE / 2
 
-    async def _renew(self, store: Leases, due: list[_Held]) -> None:
+    async def _renew(self, store: Leases, due: Sequence[Slot]) -> None:
         asked_ms = self._clock.monotonic_ms()
-        claims = [held.claim for held in due]
-        lease_ms = {c.queue: self._fleet.queue(c.queue).lease_ms for c in claims}
+        lease_ms = {held.claim.queue: held.lease_ms for held in due}
         answers: Sequence[Renewed | StoreError]
         try:
-            answers = await store.renew(claims, lease_ms)
+            answers = await store.renew([held.claim for held in due], lease_ms)
         except StoreError as error:
             answers = [error] * len(due)
         for held, answer in zip(due, answers, strict=True):
@@ -230,30 +201,30 @@ class Guard:
             elif answer.lost:
                 self._lost(held)
             else:
-                held.due_ms = asked_ms + held.period_ms
-                held.trusted_until_ms = asked_ms + lease_ms[held.claim.queue]
+                held.due_ms = asked_ms + held.lease_ms / RENEWALS_PER_LEASE
+                held.trusted_until_ms = asked_ms + held.lease_ms
                 held.signals.doubtful.clear()
                 if answer.cancel_requested:
-                    held.on_cancel()
+                    held.called_off()
 
-    def _not_renewed(self, held: _Held, error: StoreError) -> None:
+    def _not_renewed(self, held: Slot, error: StoreError) -> None:
         self._reach.interrupted()
-        now_ms = self._clock.monotonic_ms()
-        held.due_ms = now_ms + held.period_ms / 2
-        if now_ms + held.period_ms >= held.trusted_until_ms and not held.signals.doubtful.is_set():
+        now_ms, period_ms = self._clock.monotonic_ms(), held.lease_ms / RENEWALS_PER_LEASE
+        held.due_ms = now_ms + period_ms / 2
+        if now_ms + period_ms >= held.trusted_until_ms and not held.signals.doubtful.is_set():
             held.signals.doubtful.set()
             extra = {"task_id": held.claim.task_id, "reason": str(error)}
             _log.warning("a lease cannot be renewed and may end", extra=extra)
 
-    def _lost(self, held: _Held) -> None:
+    def _lost(self, held: Slot) -> None:
         with self._lock:
-            if self._held.pop((held.claim.task_id, held.claim.token), None) is None:
+            if self._held.pop(_key(held.claim), None) is None:
                 return  # settled while the renewal was under way
-        if held.reported:
+        if held.is_reported:
             return  # by us: the answer to the report tells if it was another
         metrics.LEASE_LOST.inc()
         _log.warning("a lease went to another holder", extra={"task_id": held.claim.task_id})
-        held.on_lost()
+        held.lost()
 
     async def _heartbeats(self, store: Leases) -> None:
         while True:
@@ -263,3 +234,7 @@ class Guard:
                 self._reach.interrupted()
                 _log.debug("no heartbeat", extra={"reason": str(error)})
             await asyncio.sleep(HEARTBEAT_EVERY_MS / 1000)
+
+
+def _key(claim: Claim) -> tuple[str, int]:
+    return claim.task_id, claim.token

@@ -3,6 +3,8 @@
 from typing import Final
 
 COLD_MS: Final = 1_000  # see ports.Upkeep.wait
+# A claim of so many costs hardly more a task than one of 128, and a node runs one script at a time.
+CLAIM: Final = 64
 
 
 class Line:
@@ -14,7 +16,7 @@ class Line:
     def __init__(self) -> None:
         """Nothing is known to wait."""
         self._fresh: dict[int, None] = {}
-        self._rest: dict[int, None] = {}
+        self._rest: dict[int, int] = {}  # to how many tasks were left
         self._cold_until_ms: dict[int, float] = {}
 
     @property
@@ -30,21 +32,31 @@ class Line:
         """Somebody says that it has work."""
         self._fresh[partition] = None
 
-    def has_more(self, partition: int) -> None:
-        """The last claim left some."""
-        self._rest[partition] = None
+    @property
+    def has_rest(self) -> bool:
+        """Whether a claim has left work somewhere, so that there is some without any hint."""
+        return bool(self._rest)
+
+    def has_more(self, partition: int, left: int) -> None:
+        """The last claim left so many tasks."""
+        self._rest[partition] = left
 
     def chill(self, partition: int, now_ms: float) -> None:
         """What is parked there is for a worker with other handlers: not for us for COLD_MS."""
         self._cold_until_ms[partition] = now_ms + COLD_MS
 
-    def choose(self, most: int) -> list[int]:
-        """Take up to `most` partitions out of the line."""
-        line = [*self._fresh, *(p for p in self._rest if p not in self._fresh)]
-        chosen = line[:most]
-        for partition in chosen:
+    def choose(self, most: int, room: int) -> list[int]:
+        """Take up to `most` partitions out of the line, no more than are sure to fill `room`.
+
+        Few large claims cost less than many small ones; how much a hint means nobody knows.
+        """
+        chosen: list[int] = []
+        for partition in dict.fromkeys((*self._fresh, *self._rest)):
+            if len(chosen) == most or room <= 0:
+                break
+            chosen.append(partition)
             self._fresh.pop(partition, None)
-            self._rest.pop(partition, None)
+            room -= min(self._rest.pop(partition, 0), CLAIM)
         return chosen
 
     def cold(self, now_ms: float) -> frozenset[int]:

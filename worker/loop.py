@@ -14,7 +14,7 @@ from tradewind.ports import Claims, Upkeep
 from tradewind.task import ClaimBatch, Swept
 from worker.children import Children
 from worker.guard import Guard
-from worker.line import COLD_MS, Line
+from worker.line import CLAIM, COLD_MS, Line
 from worker.patience import Patience, lasting
 from worker.pool import Pace, Pool
 from worker.reach import Reach
@@ -26,6 +26,7 @@ _WAIT_S: Final = 5.0  # a blocked wait says so little that a dead connection sho
 _FIRST_WAIT_S: Final = 0.1  # after an error
 _BUSY_MS: Final = 50  # between two promotions of a partition by a worker without a free slot
 _FULL_S: Final = 1.0  # with all slots taken for so long a worker waits for suspects alone
+_GLANCE_S: Final = 0.05  # between two waits for hints with a backlog in hand
 _SIDE_BY_SIDE: Final = 4  # partitions claimed from at the same time: they leave in one write
 _RELEASE_TIMEOUT_S: Final = 3.0  # for handing back at the end; leases bring back what is left
 
@@ -88,12 +89,15 @@ class Loop:
     async def run(self) -> None:
         """Take and run tasks until cancelled. The store has been started."""
         self._trouble = ""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(lasting(self._runner.report, "settling"))
-            group.create_task(lasting(self._take, "claiming"))
-            group.create_task(lasting(self._hear, "hearing of cancels"))
-            group.create_task(lasting(self._runner.tell_progress, "reporting progress"))
-            self._watching = group.create_task(lasting(self._watch, "waiting for work"))
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(lasting(self._runner.report, "settling"))
+                group.create_task(lasting(self._take, "claiming"))
+                group.create_task(lasting(self._hear, "hearing of cancels"))
+                group.create_task(lasting(self._runner.tell_progress, "reporting progress"))
+                self._watching = group.create_task(lasting(self._watch, "waiting for work"))
+        finally:
+            self._runner.leave()
 
     async def drain(self, grace: "asyncio.Future[None]", *, but_stuck: bool = False) -> None:
         """Take nothing new; return once all has ended, or soon after `grace` is done.
@@ -102,7 +106,7 @@ class Loop:
         with `but_stuck` is not waited for.
         """
         self._stopping = True
-        for partition in self._line.choose(self._store.partitions):
+        for partition in self._line.choose(self._store.partitions, self._store.partitions * CLAIM):
             self._heat(partition)  # hints that it has taken and not followed
         if self._watching is not None:  # or it takes hints that others should have
             self._watching.cancel()
@@ -164,8 +168,13 @@ class Loop:
         """Return once there is room that a hint could fill.
 
         With all slots taken that is a suspect's, but only if they stay so: a busy worker's slots
-        come and go by the millisecond, and each wait costs Redis a command.
+        come and go by the millisecond, and each wait costs Redis a command that names every
+        partition. So it does, too, with a backlog in hand: what else there is may wait a moment.
         """
+        if self._line.has_rest:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GLANCE_S):
+                    await self._until(lambda: not (self._line.has_rest or self._claiming))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FULL_S):
                 await self._until(lambda: self._free > 0 and not self._line.has_hint)
@@ -233,11 +242,13 @@ class Loop:
         while True:
             await self._until(self._may_take)
             free, places = self._free, self._places
-            chosen = self._line.choose(min(_SIDE_BY_SIDE, free or places))
+            chosen = self._line.choose(min(_SIDE_BY_SIDE, free or places), free or places)
             # The first one gets a single place: who waits for it goes before who just came.
             chosen.sort(key=self._runner.suspects.in_front, reverse=True)
             limits, suspects = _shares(free, len(chosen)), self._for_suspects(places, chosen)
-            answers = await asyncio.gather(*map(self._claim, chosen, limits, suspects))
+            claims = [*map(self._claim, chosen, limits, suspects)]
+            # A single one needs no task of its own, and leaves with the reports of what has ended.
+            answers = [await claims[0]] if len(claims) == 1 else await asyncio.gather(*claims)
             if all(answers):
                 patience.reset()
             else:
@@ -271,14 +282,14 @@ class Loop:
             )
         except StoreError as error:
             self._failed(error)
-            self._line.has_more(partition)
+            self._line.has_more(partition, limit)
             return False
         else:
             self._trouble = ""
-            self._reach.reached(partition)
+            self._reach.reached((partition,))
             self._note(partition, batch, limit)
-            for claim in batch.claims:
-                self._runner.start(claim, asked_ms, stopping=self._stopping)
+            if batch.claims:
+                self._runner.start(batch.claims, asked_ms, stopping=self._stopping)
             return True
         finally:
             self._claiming -= 1
@@ -290,7 +301,7 @@ class Loop:
         """What the partition said of itself, asked for `limit` tasks."""
         self._pace.depths[partition] = (batch.depth, batch.now_ms)
         if (batch.claims or not limit) and batch.depth:
-            self._line.has_more(partition)
+            self._line.has_more(partition, batch.depth)
         if batch.parked and limit and not batch.claims:
             self._line.chill(partition, self._clock.monotonic_ms())
         self._due(partition, batch.next_due_ms)

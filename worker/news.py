@@ -12,7 +12,6 @@ from typing import Any, Final
 from tradewind import codec, ids
 from tradewind.fingerprint import fingerprint_of
 from tradewind.fleet import DeadTaskHandler, Fleet, Webhook
-from tradewind.policy.rules import ON_DEAD
 from tradewind.task import Draft, NewTask, Notice, Priority
 from tradewind.v1.record_pb2 import StoredSpec
 from tradewind.v1.task_pb2 import PRIORITY_NORMAL, TaskSpec
@@ -56,7 +55,7 @@ def about(notice: Notice, *, whole: bool = True) -> dict[str, Any]:
     }
     if whole:
         facts["tenant"] = stored.spec.tenant if stored else ""
-        facts["fingerprint"] = stored.fingerprint.hex() if stored else ""
+        facts["fingerprint"] = codec.fingerprint_of(stored).hex() if stored else ""
     return facts
 
 
@@ -106,8 +105,6 @@ def task(notice: Notice, hook: DeadTaskHandler, fleet: Fleet) -> NewTask:
         traceparent=stored.traceparent if stored else "",
         birth_region=record.region,
         deduplicated=False,
-        created_ms=notice.now_ms,
-        rule=ON_DEAD,
     )
     return NewTask(
         task_id=new_id,

@@ -4,7 +4,7 @@ import math
 import os
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -67,12 +67,14 @@ class Pace:
     _weight: float = 0.0
     _at_ms: float = 0.0
 
-    def ended(self, took_s: float) -> None:
-        """An attempt ended after `took_s` in its handler."""
-        self._weight = self._decayed() + 1
+    def ended(self, took_s: Sequence[float]) -> None:
+        """Attempts ended just now, after so many seconds in their handlers."""
+        self._weight = self._decayed() + len(took_s)
         self._at_ms = self.clock.monotonic_ms()
-        mean = self.service_s or took_s
-        self.service_s = mean + _SERVICE_WEIGHT * (took_s - mean)
+        mean_s = self.service_s
+        for one_s in took_s:
+            mean_s += _SERVICE_WEIGHT * (one_s - mean_s) if mean_s else one_s
+        self.service_s = mean_s
 
     @property
     def rate(self) -> float:

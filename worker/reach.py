@@ -1,6 +1,7 @@
 """Since when a region has answered this worker without interruption."""
 
 import threading
+from collections.abc import Iterable
 
 from tradewind.clock import Clock
 
@@ -20,10 +21,12 @@ class Reach:
         self._since_ms: dict[int, float] = {}
         self._broken_ms = -float("inf")
 
-    def reached(self, partition: int) -> None:
-        """A call to the partition was answered."""
+    def reached(self, partitions: Iterable[int]) -> None:
+        """A call to each of the partitions was answered."""
+        now_ms = self._clock.monotonic_ms()
         with self._lock:
-            self._since_ms.setdefault(partition, self._clock.monotonic_ms())
+            for partition in partitions:
+                self._since_ms.setdefault(partition, now_ms)
 
     def interrupted(self) -> None:
         """A call failed. Counts for all partitions: they may share the node."""

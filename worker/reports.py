@@ -1,6 +1,7 @@
 """Progress of running handlers: the newest only, at most so often, and never in the way."""
 
 import asyncio
+import functools
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -35,19 +36,18 @@ class Reports:
 
     def of(self, claim: Claim) -> Tell:
         """What the attempt `claim` stands for reports with, from any thread. Never raises."""
+        return functools.partial(self._tell, claim)
 
-        def tell(fraction: float, note: str) -> None:
-            progress = Progress(claim, fraction, cut(text(note), _NOTE_BYTES))
-            with self._lock:
-                is_first = not self._latest
-                self._latest[claim.task_id, claim.token] = progress
-            if is_first:
-                try:
-                    self._loop.call_soon_threadsafe(self._wake.set)
-                except RuntimeError:  # the loop has closed: a thread outlived its worker
-                    _log.debug("progress of a task that nobody waits for")
-
-        return tell
+    def _tell(self, claim: Claim, fraction: float, note: str) -> None:
+        progress = Progress(claim, fraction, cut(text(note), _NOTE_BYTES))
+        with self._lock:
+            is_first = not self._latest
+            self._latest[claim.task_id, claim.token] = progress
+        if is_first:
+            try:
+                self._loop.call_soon_threadsafe(self._wake.set)
+            except RuntimeError:  # the loop has closed: a thread outlived its worker
+                _log.debug("progress of a task that nobody waits for")
 
     async def run(self) -> None:
         """Send, for ever."""
@@ -59,6 +59,10 @@ class Reports:
             for start in range(0, len(waiting), _BATCH):
                 await self._send(waiting[start : start + _BATCH])
             await asyncio.sleep(_EVERY_S)
+
+    def has(self, claim: Claim) -> bool:
+        """Whether something of the attempt waits to be sent."""
+        return bool(self._latest) and (claim.task_id, claim.token) in self._latest
 
     async def last(self, claim: Claim) -> None:
         """Send what is left of an attempt that has ended, before its settlement makes it late."""

@@ -1,11 +1,12 @@
 """Hold, attempt, settle: what happens to a claim from its arrival to the store's last word."""
 
 import asyncio
+import functools
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from tradewind import metrics
 from tradewind.attempts.describe import name_of, where
@@ -13,14 +14,14 @@ from tradewind.attempts.job import Job, prepare
 from tradewind.attempts.settle import FAULT, Failed, HandedBack, Terms, Verdict, after_fault, settle
 from tradewind.attempts.threads import Threads
 from tradewind.ports import Claims
-from tradewind.task import Bury, Claim, Crash, Release, RetryAt, Settlement
+from tradewind.task import Bury, Claim, Crash, Finish, Release, RetryAt, Settlement
 from worker import apart
 from worker.children import Children
 from worker.guard import Guard
 from worker.pool import Pace, Pool
 from worker.reach import Reach
 from worker.reports import Reports
-from worker.run import Ran, attempt
+from worker.run import Attempts, Ran, is_being_cancelled
 from worker.settler import Settler
 from worker.slot import Slot
 from worker.suspects import Suspects
@@ -35,6 +36,7 @@ _STUCK: Final = (
     "ends (isolate=True makes a process of it that can be killed)"
 )
 _DEAD: Final = "task failed and is dead-lettered"
+_Over = tuple[Slot, Ran, float]  # an attempt, how it ended, and after how many seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,8 @@ class Runner:
         """`children` run what may die or has to be killed; `hears` what comes of it all."""
         self._pool, self._guard, self._pace, self._clock = pool, guard, pace, pace.clock
         self._hears = hears
-        self._threads, self._children = Threads(), children
+        self._children = children
+        self._attempts = Attempts[Slot](Threads(), self._clock, self._over, self._got_stuck)
         self._settler = Settler(
             store, fleet=pool.fleet, guard=guard, reach=reach, on_settled=self._settled
         )
@@ -79,9 +82,12 @@ class Runner:
         self._slots: set[Slot] = set()
         self._stuck: set[Slot] = set()  # of them
         self.suspects = Suspects(pool.fleet, self._clock, on_change=hears.change, on_due=hears.due)
-        self._running: dict[asyncio.Task[None], Slot] = {}
-        self._ended = asyncio.Event()  # one of them has, or got stuck
+        self._running: set[Slot] = set()  # attempts that are not over, or not settled yet
+        self._just_over: list[_Over] = []
+        self._aside: set[asyncio.Task[None]] = set()
+        self._ended = asyncio.Event()  # one of the attempts has, or got stuck
         self._called_off: set[str] = set()  # ids heard since a claim was last under way
+        self._has_left = False
         self.handed_back: set[int] = set()  # partitions of tasks that were released
 
     @property
@@ -110,34 +116,71 @@ class Runner:
         """Send what handlers say of their progress, for ever."""
         await self._reports.run()
 
-    def start(self, claim: Claim, asked_ms: float, *, stopping: bool) -> None:
-        """Hold `claim`, asked for at monotonic `asked_ms`, and run it. `stopping`: hand it back."""
-        slot = Slot(claim)
+    def start(self, claims: Sequence[Claim], asked_ms: float, *, stopping: bool) -> None:
+        """Hold `claims`, asked for at monotonic `asked_ms`, and run them.
+
+        `stopping`: hand them back.
+        """
+        loop = asyncio.get_running_loop()
+        slots = [Slot(claim, loop) for claim in claims]
+        self._guard.hold(slots, asked_ms)
+        metrics.START_DELAY_SECONDS.observe_all(
+            [max(claim.claimed_ms - claim.ready_ms, 0) / 1000 for claim in claims]
+        )
+        for slot in slots:
+            self._start(slot, stopping=stopping)
+        self._count_slots()
+
+    def _start(self, slot: Slot, *, stopping: bool) -> None:
+        claim = slot.claim
         slot.signals.report = self._reports.of(claim)
-        self._hold(slot, asked_ms)
-        metrics.START_DELAY_SECONDS.observe(max(claim.claimed_ms - claim.ready_ms, 0) / 1000)
         try:
             prepared = prepare(claim, self._pool.app, self._pool.fleet, slot.signals)
         except Exception as error:  # noqa: BLE001 - a net: see the class
             self._fault(claim, error)
             prepared = Failed(FAULT)
         if isinstance(prepared, Job) and not stopping and self._enter(slot):
-            if claim.task_id in self._called_off:
-                slot.halt.call_off()
-            running = asyncio.get_running_loop().create_task(self._run(slot, prepared))
-            self._running[running] = slot
-            running.add_done_callback(self._done)
+            self._begin(slot, prepared)
             return
         if claim.suspect:
             self.suspects.returned(claim)
         verdict = HandedBack() if isinstance(prepared, Job) else prepared
         policy = self._pool.fleet.queue(claim.queue)
-        self._settle(claim, verdict, Terms(policy.attempts, policy.timeout_ms))
+        terms = Terms(policy.attempts, policy.timeout_ms)
+        self._settler.put((self._settle(claim, verdict, terms),))
+
+    def _begin(self, slot: Slot, job: Job) -> None:
+        """The attempt, in a child or here."""
+        if slot.claim.task_id in self._called_off:
+            slot.halt.call_off()
+        self._running.add(slot)
+        slot.terms, slot.began_ms = job.terms, self._clock.monotonic_ms()
+        if slot.claim.suspect or job.handler.isolate:
+            self._spawn(self._apart(slot, job))
+            return
+        if job.handler.is_async:
+            self._guard.watch.allow(slot, job.terms.timeout_ms)
+        try:
+            self._attempts.begin(slot, job, slot.halt)
+        except BaseException as error:  # noqa: BLE001 - a net: see the class
+            self._over(slot, error)
+
+    async def _apart(self, slot: Slot, job: Job) -> None:
+        ran: Ran | BaseException
+        try:
+            if slot.claim.suspect:
+                await self.suspects.quiet()
+            ran = await apart.attempt(job, self._children, slot.halt)
+        except BaseException as error:
+            if is_being_cancelled():
+                raise
+            ran = error
+        self._over(slot, ran)
 
     def call_off(self, task_id: str) -> None:
         """The task's cancel was asked for. If it is not here, its claim may be on its way."""
         self._called_off.add(task_id)
-        for slot in self._running.values():
+        for slot in self._running:
             if slot.claim.task_id == task_id:
                 slot.halt.call_off()
 
@@ -147,8 +190,12 @@ class Runner:
 
     def end_all(self) -> None:
         """Have every handler stopped, and its task handed back; a stuck one has timed out."""
-        for slot in self._running.values():
+        for slot in self._running:
             slot.halt.end()
+
+    def leave(self) -> None:
+        """Nobody settles any more: what ends from now on was ended with this process."""
+        self._has_left = True
 
     async def idle(self, *, but_stuck: bool = False) -> None:
         """Return once nothing runs, but what is stuck, and everything has been settled."""
@@ -160,80 +207,69 @@ class Runner:
                 await self._settler.idle()
 
     def _under_way(self, *, but_stuck: bool) -> list[Slot]:
-        return [s for s in self._running.values() if not but_stuck or s not in self._stuck]
+        return [s for s in self._running if not but_stuck or s not in self._stuck]
 
     def _enter(self, slot: Slot) -> bool:
         """Take a place for it; False if a suspect finds none."""
         if slot.claim.suspect:
             return self.suspects.admit(slot.claim)
         self._slots.add(slot)
-        self._count_slots()
         return True
 
-    def _hold(self, slot: Slot, asked_ms: float) -> None:
-        loop = asyncio.get_running_loop()
-
-        def lost() -> None:
-            slot.signals.cancelled.set()
-            loop.call_soon_threadsafe(slot.halt.end)
-
-        def cancelled() -> None:
-            slot.signals.cancelled.set()
-            loop.call_soon_threadsafe(slot.halt.call_off)
-
-        self._guard.hold(
-            slot.claim, slot.signals, on_lost=lost, on_cancel=cancelled, asked_ms=asked_ms
-        )
-
-    async def _run(self, slot: Slot, job: Job) -> None:
-        leftover = None
-        try:
-            ran, took_s = await self._attempt(slot, job)
-            leftover = ran.leftover
-            await self._reports.last(job.claim)
-            settlement = self._settle(job.claim, ran.verdict, job.terms)
-            self._tell_failure(settlement, ran, took_s)
-        finally:
-            if leftover is None:
-                self._leave(slot)
-            else:  # The slot stays taken until the handler really ends: nothing else waits for it.
-                self._tell(job.claim, _GOES_ON)
-                leftover.add_done_callback(lambda _: self._ended_late(slot))
-
-    async def _attempt(self, slot: Slot, job: Job) -> tuple[Ran, float]:
-        """How the attempt ended, and after how many seconds."""
-        began_ms = self._clock.monotonic_ms()
-        try:
-            ran = await self._make(slot, job)
-        except BaseException as error:
-            if _is_being_cancelled():
-                raise
-            self._fault(job.claim, error)
+    def _over(self, slot: Slot, ran: Ran | BaseException) -> None:
+        """The attempt has ended. What comes of those of one turn of the event loop is one step."""
+        if self._has_left:
+            return
+        if isinstance(ran, BaseException):
+            self._fault(slot.claim, ran)
             ran = Ran(Failed(FAULT))
-        took_s = (self._clock.monotonic_ms() - began_ms) / 1000
-        if not job.claim.suspect:  # The pace is that of the slots.
-            self._pace.ended(took_s)
-        metrics.TASK_SECONDS.observe(took_s)
-        if ran.late:
-            self._tell(job.claim, "a handler returned after its time limit; its work counts")
-        return ran, took_s
+        if not self._just_over:
+            asyncio.get_running_loop().call_soon(self._conclude)
+        took_s = (self._clock.monotonic_ms() - slot.began_ms) / 1000
+        self._just_over.append((slot, ran, took_s))
 
-    async def _make(self, slot: Slot, job: Job) -> Ran:
-        """The attempt, in a child or here."""
-        if job.claim.suspect:
-            await self.suspects.quiet()
-        if job.claim.suspect or job.handler.isolate:
-            return await apart.attempt(job, self._children, slot.halt)
-
-        def on_stuck() -> None:
-            self._got_stuck(slot)
-
-        if job.handler.is_async:
-            self._guard.watch.allow(slot, job.terms.timeout_ms)
-        try:
-            return await attempt(job, self._threads, slot.halt, self._clock, on_stuck)
-        finally:
+    def _conclude(self) -> None:
+        """Settle what has just ended, and leave its slots. What is only said of it comes after."""
+        over, self._just_over = self._just_over, []
+        silent = [ended for ended in over if not self._reports.has(ended[0].claim)]
+        self._close(silent)
+        if len(silent) < len(over):
+            self._spawn(self._report_first([ended for ended in over if ended not in silent]))
+        for slot, _, _ in over:
             self._guard.watch.forget(slot)
+        # The pace is that of the slots.
+        self._pace.ended([took_s for slot, _, took_s in over if not slot.claim.suspect])
+        metrics.TASK_SECONDS.observe_all([took_s for _, _, took_s in over])
+
+    async def _report_first(self, over: Sequence[_Over]) -> None:
+        """Close what has a last word of its progress that is not sent yet."""
+        try:
+            await asyncio.gather(*(self._reports.last(slot.claim) for slot, _, _ in over))
+        finally:
+            self._close(over)
+
+    def _close(self, over: Sequence[_Over]) -> None:
+        """Settle what has ended, and leave its slots, unless a handler goes on."""
+        settlements = [self._settle_attempt(slot, ran) for slot, ran, _ in over]
+        self._settler.put(settlements)
+        for slot, ran, _ in over:
+            self._running.discard(slot)
+            if ran.leftover is None:
+                self._leave(slot)
+            else:  # Its slot stays taken until the handler really ends: nothing else waits for it.
+                ran.leftover.add_done_callback(functools.partial(self._ended_late, slot))
+        self._left()
+        for (slot, ran, took_s), settlement in zip(over, settlements, strict=True):
+            if ran.leftover is not None:
+                self._tell(slot.claim, _GOES_ON)
+            if ran.late:
+                self._tell(slot.claim, "a handler returned after its time limit; its work counts")
+            if not isinstance(settlement, Finish):
+                self._tell_failure(settlement, ran, took_s)
+
+    def _settle_attempt(self, slot: Slot, ran: Ran) -> Settlement:
+        assert slot.terms is not None  # noqa: S101 - of every attempt that began
+        return self._settle(slot.claim, ran.verdict, slot.terms)
 
     def _settle(self, claim: Claim, verdict: Verdict, terms: Terms) -> Settlement:
         policy = self._pool.fleet.queue(claim.queue)
@@ -242,11 +278,13 @@ class Runner:
         except Exception as error:  # noqa: BLE001 - a net: see the class
             self._fault(claim, error)
             settlement = after_fault(claim, policy, terms)
-        self._settler.put(settlement)
         return settlement
 
     def _settled(self, settlement: Settlement, outcome: str) -> None:
         claim = settlement.claim
+        if outcome == "completed" and not claim.suspect:
+            self._hears.change()
+            return
         partition = claim.partition
         if claim.suspect:
             self.suspects.settled(claim)
@@ -269,26 +307,32 @@ class Runner:
         if len(self._stuck) >= stuck_limit(self._pool.concurrency):
             self._hears.worn_out()
 
-    def _ended_late(self, slot: Slot) -> None:
+    def _ended_late(self, slot: Slot, _: "asyncio.Future[Any]") -> None:
         self._tell(slot.claim, "a handler that could not be stopped has ended")
         self._leave(slot)
+        self._left()
 
     def _leave(self, slot: Slot) -> None:
         if slot.claim.suspect:
             self.suspects.leave(slot.claim)
         self._slots.discard(slot)
         self._stuck.discard(slot)
+
+    def _left(self) -> None:
+        """Some slots have been left."""
+        self._ended.set()
         self._count_slots()
         self._hears.change()
-
-    def _done(self, running: "asyncio.Task[None]") -> None:
-        del self._running[running]
-        self._ended.set()
 
     def _count_slots(self) -> None:
         busy = self._pace.busy = len(self._slots)
         self._busy_gauge.set(busy)
         self._free_gauge.set(max(self._pool.concurrency - busy, 0))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
 
     # --- what the log says: never a message of the app, which may quote a payload
 
@@ -336,9 +380,3 @@ class Runner:
 def stuck_limit(concurrency: int) -> int:
     """How many stuck handlers wear a process out: half of its slots do no work any more."""
     return max(concurrency // 2, 1)
-
-
-def _is_being_cancelled() -> bool:
-    """Whether a CancelledError is meant for our own task, and is not one that an app raised."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -15,6 +15,7 @@ from worker.children import Children
 from worker.courier import Courier
 from worker.guard import Guard, Leases
 from worker.herald import Herald, Sender
+from worker.litter import rarely_collected
 from worker.loop import Loop
 from worker.patience import Patience, lasting
 from worker.pool import Pace, Pool
@@ -133,7 +134,8 @@ class Service:
                 connecting.cancel()
                 return
             connecting.result()
-            await self._work(grace_s, stop, hurry)
+            with rarely_collected():
+                await self._work(grace_s, stop, hurry)
         finally:
             await self._home.close()
             for other in self._others.values():

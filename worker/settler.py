@@ -1,11 +1,10 @@
 """Sends settlements: what ended while one batch was under way leaves with the next."""
 
 import asyncio
-import functools
-import itertools
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from tradewind import metrics
 from tradewind.attempts.describe import name_of, where
@@ -24,6 +23,7 @@ _log = logging.getLogger(__name__)
 
 S = TypeVar("S", Finish, RetryAt, Bury, Release, Cancel, Crash)
 Answer = Settled | Exception
+Send = Callable[[Sequence[S]], Awaitable[list[Settled | StoreError]]]
 
 
 class Settler:
@@ -45,7 +45,6 @@ class Settler:
         """`on_settled(settlement, outcome)` hears of every answer: see metrics.PROCESS_OUTCOMES."""
         self._store, self._fleet, self._guard, self._reach = store, fleet, guard, reach
         self._on_settled = on_settled
-        self._counter = functools.cache(metrics.TASKS_PROCESSED.labels)  # one look-up a series
         self._waiting: list[Settlement] = []
         self._sending = 0
         self._wake = asyncio.Event()
@@ -57,10 +56,10 @@ class Settler:
         """Settlements that the store has not answered yet."""
         return len(self._waiting) + self._sending
 
-    def put(self, settlement: Settlement) -> None:
-        """Send it, soon."""
-        self._guard.reported(settlement.claim)
-        self._waiting.append(settlement)
+    def put(self, settlements: Sequence[Settlement]) -> None:
+        """Send them, soon."""
+        self._guard.reported(settlement.claim for settlement in settlements)
+        self._waiting += settlements
         self._idle.clear()
         self._wake.set()
 
@@ -76,8 +75,15 @@ class Settler:
             self._wake.clear()
             batch, self._waiting = self._waiting, []
             self._sending = len(batch)
-            unsent = await self._send(batch)
-            self._sending = 0
+            try:
+                unsent = await self._send(batch)
+            except Exception:  # a fault of ours: their leases may end, so that others hear of them
+                self._guard.drop(settlement.claim for settlement in batch)
+                if not self._waiting:
+                    self._idle.set()
+                raise
+            finally:
+                self._sending = 0
             if unsent:
                 self._waiting = [*unsent, *self._waiting]
                 self._wake.set()
@@ -89,28 +95,39 @@ class Settler:
 
     async def _send(self, batch: Sequence[Settlement]) -> list[Settlement]:
         """Send all of `batch` side by side; return what the store did not answer."""
-        store = self._store
-        groups = await asyncio.gather(
-            _call(store.finish, [s for s in batch if isinstance(s, Finish)]),
-            _call(store.retry, [s for s in batch if isinstance(s, RetryAt)]),
-            _call(store.bury, [s for s in batch if isinstance(s, Bury)]),
-            _call(store.release, [s for s in batch if isinstance(s, Release)]),
-            _call(store.confirm_cancel, [s for s in batch if isinstance(s, Cancel)]),
-            _call(store.crashed, [s for s in batch if isinstance(s, Crash)]),
-        )
+        kinds: dict[type[Settlement], list[Any]] = {}
+        for settlement in batch:
+            kinds.setdefault(type(settlement), []).append(settlement)
+        calls = [_call(self._call_of(kind), items) for kind, items in kinds.items()]
+        answered: list[tuple[Settlement, Settled]] = []
         unsent: list[Settlement] = []
-        for settlement, answer in itertools.chain.from_iterable(groups):
-            if isinstance(answer, Settled):
-                self._answered(settlement, answer)
-                continue
-            if isinstance(answer, StoreError) and answer.retryable:
-                self._reach.interrupted()
-                extra = {"task_id": settlement.claim.task_id, "reason": str(answer)}
-                _log.warning("a settlement was not answered and will be repeated", extra=extra)
-                unsent.append(settlement)
-            else:
-                unsent += self._instead(settlement, answer)
+        # Most of the time all have completed: one call needs no task of its own.
+        groups = [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
+        for items, answers in zip(kinds.values(), groups, strict=True):
+            for settlement, answer in zip(items, answers, strict=True):
+                if isinstance(answer, Settled):
+                    answered.append((settlement, answer))
+                elif isinstance(answer, StoreError) and answer.retryable:
+                    self._reach.interrupted()
+                    extra = {"task_id": settlement.claim.task_id, "reason": str(answer)}
+                    _log.warning("a settlement was not answered and will be repeated", extra=extra)
+                    unsent.append(settlement)
+                else:
+                    unsent += self._instead(settlement, answer)
+        self._answered(answered)
         return unsent
+
+    def _call_of(self, kind: type[Settlement]) -> "Send[Any]":
+        store = self._store
+        calls: dict[type[Settlement], Send[Any]] = {
+            Finish: store.finish,
+            RetryAt: store.retry,
+            Bury: store.bury,
+            Release: store.release,
+            Cancel: store.confirm_cancel,
+            Crash: store.crashed,
+        }
+        return calls[kind]
 
     def _instead(self, settlement: Settlement, error: Exception) -> list[Settlement]:
         """What to send for one that would fail for ever."""
@@ -123,19 +140,30 @@ class Settler:
         else:
             instead = in_our_words(settlement, self._fleet.queue(claim.queue))
         if instead is None:  # Let the lease end, so that others hear of the task.
-            self._guard.drop(claim)
+            self._guard.drop((claim,))
             _log.error("a settlement cannot be sent", extra=extra)
             return []
         _log.error("a settlement cannot be sent as it is; the task fails instead", extra=extra)
         return [instead]
 
-    def _answered(self, settlement: Settlement, result: Settled) -> None:
+    def _answered(self, answered: Sequence[tuple[Settlement, Settled]]) -> None:
+        self._guard.drop(settlement.claim for settlement, _ in answered)
+        self._reach.reached({settlement.claim.partition for settlement, _ in answered})
+        processed: Counter[tuple[str, str, str]] = Counter()
+        for settlement, result in answered:
+            outcome = _outcome_of(settlement, result)
+            claim = settlement.claim
+            processed[claim.region, claim.queue, outcome] += 1
+            if outcome != "completed":
+                self._tell(settlement, result, outcome)
+            self._on_settled(settlement, outcome)
+        for (region, queue, outcome), number in processed.items():
+            label = metrics.queue_label(self._fleet, queue)
+            metrics.TASKS_PROCESSED.labels(region, label, outcome).inc(number)
+
+    def _tell(self, settlement: Settlement, result: Settled, outcome: str) -> None:
         claim = settlement.claim
-        self._guard.drop(claim)
-        self._reach.reached(claim.partition)
-        outcome = _outcome_of(settlement, result)
         marks = (claim.region, metrics.queue_label(self._fleet, claim.queue))
-        self._counter(*marks, outcome).inc()
         if outcome == "refused":
             _log.warning(
                 "a late report was refused: the task has another holder, or has ended",
@@ -145,7 +173,6 @@ class Settler:
             metrics.TASKS_FAILED.labels(*marks, settlement.failure.kind).inc()
         elif isinstance(settlement, Crash) and outcome != "cancelled":
             metrics.TASKS_FAILED.labels(*marks, "worker-lost").inc()
-        self._on_settled(settlement, outcome)
 
 
 def _outcome_of(settlement: Settlement, result: Settled) -> str:
@@ -155,25 +182,20 @@ def _outcome_of(settlement: Settlement, result: Settled) -> str:
     return _ENDED_INSTEAD.get(result.state) or _OUTCOMES[type(settlement)]
 
 
-async def _call(
-    send: Callable[[Sequence[S]], Awaitable[list[Settled | StoreError]]], items: Sequence[S]
-) -> list[tuple[Settlement, Answer]]:
-    """One call for settlements of one kind.
+async def _call(send: Send[S], items: Sequence[S]) -> Sequence[Answer]:
+    """One call for settlements of one kind; answers in their order.
 
     A StoreError of the whole call is each item's. Any other is one item's fault: they are sent one
     by one, since saying it twice is harmless, and only that one keeps the error.
     """
-    if not items:
-        return []
     try:
-        return list(zip(items, await send(items), strict=True))
+        return await send(items)
     except StoreError as error:
-        return [(item, error) for item in items]
+        return [error] * len(items)
     except Exception as error:  # noqa: BLE001 - judged by the caller
         if len(items) == 1:
-            return [(items[0], error)]
-    singly = [await _call(send, [item]) for item in items]
-    return list(itertools.chain.from_iterable(singly))
+            return [error]
+    return [answer for item in items for answer in await _call(send, [item])]
 
 
 _OUTCOMES: Final[dict[type[Settlement], str]] = {

@@ -1,64 +1,107 @@
-"""A claim in one of a worker's places, and the ways to have its handler stopped."""
+"""A claim in one of a worker's places, its lease, and the ways to have its handler stopped."""
 
 import asyncio
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
 
+from tradewind.attempts.settle import Terms
 from tradewind.handlers import Signals
 from tradewind.task import Claim
 
 
 class Halt:
-    """What may interrupt an attempt. Belongs to the event loop, as futures do."""
+    """What may interrupt an attempt. Belongs to the event loop.
+
+    Two flags, and futures only for those who wait for them: most attempts end by themselves.
+    """
+
+    __slots__ = ("_cancel", "_stop", "heard", "is_called_off", "is_over")
 
     def __init__(self) -> None:
         """Nothing interrupts it."""
-        loop = asyncio.get_running_loop()
-        self.cancel: asyncio.Future[None] = loop.create_future()  # its cancel was asked for
-        self.stop: asyncio.Future[None] = loop.create_future()  # the worker or the lease is gone
+        self.is_called_off = False  # its cancel was asked for
+        self.is_over = False  # the worker or the lease is gone
+        self.heard: Callable[[], None] | None = None  # is called when one of them changes
+        self._cancel: asyncio.Future[None] | None = None
+        self._stop: asyncio.Future[None] | None = None
+
+    @property
+    def cancel(self) -> "asyncio.Future[None]":
+        """Done once it is called off."""
+        if self._cancel is None:
+            self._cancel = asyncio.get_running_loop().create_future()
+            _resolve(self._cancel, self.is_called_off)
+        return self._cancel
+
+    @property
+    def stop(self) -> "asyncio.Future[None]":
+        """Done once it is over."""
+        if self._stop is None:
+            self._stop = asyncio.get_running_loop().create_future()
+            _resolve(self._stop, self.is_over)
+        return self._stop
 
     def call_off(self) -> None:
         """Somebody asked for the task's cancel."""
-        _resolve(self.cancel)
+        if not self.is_called_off:
+            self.is_called_off = True
+            _resolve(self._cancel, True)  # noqa: FBT003
+            self._tell()
 
     def end(self) -> None:
         """The attempt cannot go on here."""
-        _resolve(self.stop)
+        if not self.is_over:
+            self.is_over = True
+            _resolve(self._stop, True)  # noqa: FBT003
+            self._tell()
+
+    def _tell(self) -> None:
+        if self.heard is not None:
+            self.heard()
 
 
-@dataclass(eq=False, slots=True)
 class Slot:
-    """One claim under way."""
+    """One claim under way. The guard keeps its lease; the times of that are monotonic ms.
 
-    claim: Claim
-    signals: Signals = field(default_factory=Signals)
-    halt: Halt = field(default_factory=Halt)
-
-
-async def first_of(*futures: "asyncio.Future[Any]", timeout_s: float) -> None:
-    """Return once one of `futures` is done, or after `timeout_s`.
-
-    As asyncio.wait with FIRST_COMPLETED, at a third of its cost, which every attempt pays.
+    `lost` and `called_off` may be called in any thread, the rest belongs to one each.
     """
-    if any(future.done() for future in futures):
-        return
-    loop = asyncio.get_running_loop()
-    woken: asyncio.Future[None] = loop.create_future()
 
-    def wake(_: "asyncio.Future[Any] | None" = None) -> None:
-        _resolve(woken)
+    __slots__ = (
+        "_loop",
+        "began_ms",
+        "claim",
+        "due_ms",
+        "halt",
+        "is_reported",
+        "lease_ms",
+        "signals",
+        "terms",
+        "trusted_until_ms",
+    )
 
-    timer = loop.call_later(timeout_s, wake)
-    for future in futures:
-        future.add_done_callback(wake)
-    try:
-        await woken
-    finally:
-        timer.cancel()
-        for future in futures:
-            future.remove_done_callback(wake)
+    def __init__(self, claim: Claim, loop: asyncio.AbstractEventLoop) -> None:
+        """`claim` has just come; `loop` is the one that its attempt belongs to."""
+        self.claim = claim
+        self.signals = Signals()
+        self.halt = Halt()
+        self.terms: Terms | None = None  # once it is prepared
+        self.began_ms = 0.0
+        self.lease_ms = 0
+        self.due_ms = 0.0  # when to renew the lease
+        self.trusted_until_ms = 0.0  # counted from before the request: a slow answer adds nothing
+        self.is_reported = False  # its end is on its way to the store, and ends the lease
+        self._loop = loop
+
+    def lost(self) -> None:
+        """The lease belongs to somebody else."""
+        self.signals.cancelled.set()
+        self._loop.call_soon_threadsafe(self.halt.end)
+
+    def called_off(self) -> None:
+        """The cancel of the task was asked for."""
+        self.signals.cancelled.set()
+        self._loop.call_soon_threadsafe(self.halt.call_off)
 
 
-def _resolve(future: "asyncio.Future[None]") -> None:
-    if not future.done():
+def _resolve(future: "asyncio.Future[None] | None", holds: bool) -> None:  # noqa: FBT001
+    if holds and future is not None and not future.done():
         future.set_result(None)

@@ -169,7 +169,7 @@ class Keeper:
             swept = await self._ask(partition, courier=False)
             if swept.outbox or swept.moving:
                 swept = await self._ask(partition, courier=True)
-            self._reach.reached(partition)
+            self._reach.reached((partition,))
             self._on_swept(partition, swept)
             if swept.courier:
                 self._start_courier(partition)

@@ -58,8 +58,6 @@ def _new(lab: Lab, one: Wanted, region: str) -> NewTask:
         traceparent="",
         birth_region=region,
         deduplicated=False,
-        created_ms=0,
-        rule="test",
     )
     return NewTask(task_id, "default", one.name, one.priority, packed, delay_ms=one.delay_ms)
 

@@ -74,11 +74,11 @@ async def test_an_old_token_another_epoch_and_an_unknown_task_are_lost(
     await store.release([Release(old)])
     (claim,) = (await claim_batch(store)).claims
     before = await record_of(store, claim.task_id)
-    for wrong in (old, replace(claim, epoch=2)):
+    for wrong in (old, claim._replace(epoch=2)):
         assert await only(report(store, wrong)) == Settled(
             claim.task_id, lost=True, state=State.PROCESSING
         )
-    unknown = replace(claim, task_id=an_id())
+    unknown = claim._replace(task_id=an_id())
     assert await only(report(store, unknown)) == Settled(unknown.task_id, lost=True)
     assert await record_of(store, claim.task_id) == before
 
@@ -138,7 +138,7 @@ async def test_a_dead_task_says_why_and_whether_it_may_move(store: AnyStore) -> 
 
 async def test_items_of_several_partitions_are_answered_in_order(store: AnyStore) -> None:
     claims = [await claimed(store, await stored(store, a_task(an_id(p)))) for p in (9, 1, 9)]
-    lost = replace(claims[1], token=1)
+    lost = claims[1]._replace(token=1)
     answers = await store.finish([Finish(c, b"", "", DAY_MS) for c in (claims[0], lost, claims[2])])
     assert [a.lost for a in answers if isinstance(a, Settled)] == [False, True, False]
 

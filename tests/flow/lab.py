@@ -135,8 +135,6 @@ class Lab:
             traceparent="",
             birth_region=region,
             deduplicated=False,
-            created_ms=0,
-            rule="test",
         )
         new = NewTask(task_id, "default", name, priority, packed)
 

@@ -19,8 +19,25 @@ from worker.guard import Guard
 from worker.pool import Pace, Pool
 from worker.reach import Reach
 from worker.settler import Settler
+from worker.slot import Slot
 
 LEASE = {"default": 1_000}
+
+
+class Told(Slot):
+    """What the guard says of a claim, for those who wait."""
+
+    def __init__(
+        self, claim: Claim, signals: Signals, lost: threading.Event, cancel: threading.Event
+    ) -> None:
+        super().__init__(claim, asyncio.get_running_loop())
+        self.signals, self.events = signals, (lost, cancel)
+
+    def lost(self) -> None:
+        self.events[0].set()
+
+    def called_off(self) -> None:
+        self.events[1].set()
 
 
 def guard_of(fleet: Fleet) -> Guard:
@@ -72,11 +89,7 @@ def hold(
     cancel: threading.Event | None = None,
 ) -> None:
     guard.hold(
-        claim,
-        signals,
-        on_lost=(lost or threading.Event()).set,
-        on_cancel=(cancel or threading.Event()).set,
-        asked_ms=asked_ms,
+        [Told(claim, signals, lost or threading.Event(), cancel or threading.Event())], asked_ms
     )
 
 
@@ -145,7 +158,7 @@ async def test_a_lease_that_our_own_report_has_ended_is_not_lost(lab: Lab, guard
         on_settled=lambda _settlement, _outcome: None,
     )
     report = Finish(claim, b"", "", 60_000)
-    settler.put(report)
+    settler.put([report])
     await store.finish([report])  # as the settler would, but for the answer: that is slow
     guard.recheck()
     await holds(lab, lambda: guard.held == 0)

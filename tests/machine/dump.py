@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.machine.clock import KEY
 from tests.scripts.world import keys_at
+from tradewind.store.letters import word
 
 Fields = Mapping[str, str]
 PREFIX = keys_at().prefix
@@ -20,8 +21,12 @@ class Dump:
 
     @property
     def records(self) -> Mapping[str, Fields]:
-        """Records by task id."""
-        return {key[2:]: fields for key, fields in self.keys.items() if key.startswith("t:")}
+        """Records by task id, with what is not stored where it is the default."""
+        return {
+            key[2:]: {"ep": "1", "pr": "1", "rv": "1", **fields, "s": word(fields["s"].encode())}
+            for key, fields in self.keys.items()
+            if key.startswith("t:")
+        }
 
     def score(self, index: str, task_id: str) -> float | None:
         """The task's place in a sorted set."""

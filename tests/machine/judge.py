@@ -106,9 +106,9 @@ class Judge:
         for seen in self.seen.values():
             for task_id, fields in seen.records.items():
                 until_ms = seen.score("dead_until", task_id)
-                if fields["st"] in FINAL or (until_ms or math.inf) <= self._clock.now_ms:
+                if fields["s"] in FINAL or (until_ms or math.inf) <= self._clock.now_ms:
                     self._may_go.add(task_id)
-                elif fields["st"] not in {State.MOVING, *Mark}:
+                elif fields["s"] not in {State.MOVING, *Mark}:
                     self._may_go.discard(task_id)
 
     def _nothing_left(self, call: str, before: Dump, after: Dump) -> None:
@@ -135,12 +135,12 @@ class Judge:
         record = before.records.get(claim.task_id, {})
         theirs = (record.get("tk"), record.get("ep"))
         mine = (str(claim.token), str(claim.epoch))
-        state = record.get("st")
+        state = record.get("s")
         if not said.lost and (theirs != mine or state not in {State.PROCESSING, *LEADS_TO[call]}):
             raise BrokenInvariant(3, f"{call} by {mine} counted: {state} under {theirs}")
 
     def _free(self, claim: Claim, before: Dump) -> None:
-        state = before.records[claim.task_id]["st"]
+        state = before.records[claim.task_id]["s"]
         if state not in WAITING:
             raise BrokenInvariant(3, f"{claim.task_id} was claimed while {state}")
         if claim.token <= self._tokens.get(claim.task_id, 0):
@@ -150,11 +150,11 @@ class Judge:
     def _one_result(self, before: Mapping[str, Fields], after: Mapping[str, Fields]) -> None:
         for task_id, fields in after.items():
             was = before.get(task_id, {})
-            if was.get("st") in FINAL and (was["st"], was.get("rs")) != (
-                *(fields["st"], fields.get("rs")),
+            if was.get("s") in FINAL and (was["s"], was.get("rs")) != (
+                *(fields["s"], fields.get("rs")),
             ):
                 raise BrokenInvariant(3, f"{task_id} was {was['st']} and is {fields['st']}")
-            if fields["st"] == State.COMPLETED != was.get("st"):
+            if fields["s"] == State.COMPLETED != was.get("s"):
                 if task_id in self._completed:
                     raise BrokenInvariant(3, f"{task_id} has a second result")
                 self._completed.add(task_id)
@@ -164,11 +164,11 @@ class Judge:
             places = [
                 (seen, fields)
                 for seen in self.seen.values()
-                if (fields := seen.records.get(task_id)) and fields["st"] not in set(Mark)
+                if (fields := seen.records.get(task_id)) and fields["s"] not in set(Mark)
             ]
             if not places and task_id not in self._may_go:
                 raise BrokenInvariant(1, f"{task_id} was accepted and is nowhere")
-            if sum(fields["st"] != State.MOVING for _, fields in places) > 1:
+            if sum(fields["s"] != State.MOVING for _, fields in places) > 1:
                 raise BrokenInvariant(2, f"{task_id} is in both regions")
             for seen, fields in places:
                 if not is_found(seen, task_id, fields):
@@ -197,7 +197,7 @@ class Judge:
 
 def is_found(seen: Dump, task_id: str, fields: Fields) -> bool:
     """Whether the index that its state names leads to the task."""
-    match fields["st"]:
+    match fields["s"]:
         case State.PENDING:
             return f"{task_id}:{fields['rv']}" in seen.tickets
         case state if state in FINAL:

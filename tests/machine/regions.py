@@ -39,13 +39,13 @@ class TwoRegions(Couriers):
         assert found.keys() == held.keys() | tombs.keys() | purged.keys()
         for task_id, fields in found.items():
             if task_id in tombs:
-                assert (fields["st"], fields["ep"]) == (Mark.REFUSED, str(tombs[task_id]))
+                assert (fields["s"], fields["ep"]) == (Mark.REFUSED, str(tombs[task_id]))
                 continue
             if task_id in purged:
-                assert (fields["st"], fields["ep"]) == (Mark.PURGED, str(purged[task_id]))
+                assert (fields["s"], fields["ep"]) == (Mark.PURGED, str(purged[task_id]))
                 continue
             place = held[task_id]
-            assert fields["st"] == (place.state or Mark.FORWARDED)
+            assert fields["s"] == (place.state or Mark.FORWARDED)
             assert (int(fields["ep"]), fields.get("mt", "")) == (place.epoch, place.target)
             assert place.state is None or int(fields.get("tk", 0)) == place.token
 

@@ -61,7 +61,7 @@ def wrong_counts(seen: Dump) -> Mapping[str, tuple[int, int]]:
     """Fields of counts that differ from the records: (counted, in records)."""
     actual: Counter[str] = Counter()
     for fields in seen.records.values():
-        state, place = fields["st"], f"{fields.get('pr')}:{fields.get('q')}"
+        state, place = fields["s"], f"{fields.get('pr')}:{fields.get('q')}"
         if state == State.PENDING:
             actual.update(["P", f"p{place}"])
             actual.update([f"ps{place}"] if int(fields.get("cr", 0)) else [])

@@ -37,6 +37,7 @@ from tests.scripts.world import (
     keys_at,
 )
 from tradewind.state import State
+from tradewind.store.letters import word
 from tradewind.task import (
     Cancel,
     Claim,
@@ -203,7 +204,7 @@ class Workers(Submitters):
             place.lease_until_ms = self.model.now_ms + lease_ms
         for task_id in set(ready) - {claim.task_id for claim in batch.claims}:
             place = self.model.places[region, task_id]
-            state = self.raw[region].hget(keys_at().task(task_id), "st")
+            state = word(self.raw[region].hget(keys_at().task(task_id), "s").encode())
             if state == State.EXPIRED:
                 assert place.over(self.model.now_ms)
                 place.state = State.EXPIRED

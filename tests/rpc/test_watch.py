@@ -201,7 +201,7 @@ async def ends_unheard(serving: Running, task_id: str) -> None:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)  # that it listens now has the router read once more
     keys = partition_keys(serving.fleet.partitions)[ids.parse(task_id).partition]
-    raw.hset(keys.task(task_id), mapping={"st": "EXPIRED", "rv": 9})
+    raw.hset(keys.task(task_id), mapping={"s": "E", "rv": 9})
     raw.pexpire(keys.task(task_id), 60_000)
     raw.delete(keys.ready("default", 1), keys.counts)
 

@@ -71,7 +71,7 @@ async def test_saying_that_a_child_died_twice_is_harmless(
 async def test_only_the_holder_can_say_so(store: RegionStore, raw: Any) -> None:
     claim = await claimed(store)
     before = snapshot(raw)
-    for stranger in (replace(claim, token=claim.token - 1), replace(claim, epoch=2)):
+    for stranger in (claim._replace(token=claim.token - 1), claim._replace(epoch=2)):
         answer = Settled(claim.task_id, lost=True, state="PROCESSING")
         assert await store.crashed([a_crash(stranger)]) == [answer]
     assert snapshot(raw) == before

@@ -290,7 +290,7 @@ async def test_a_let_go_task_is_a_pointer_with_nothing_of_the_task(
     task_id = task.record.task_id
     pointer = await pointer_of(store, task_id)
     assert (pointer.mark, pointer.epoch, pointer.target) == (Mark.FORWARDED, 2, "us-east")
-    assert set(raw.hkeys(KEYS.task(task_id))) == {"st", "ep", "mt", "rv"}
+    assert set(raw.hkeys(KEYS.task(task_id))) == {"s", "ep", "mt", "rv"}
     assert 0 < raw.pttl(KEYS.task(task_id)) <= DAY_MS
     assert await store.moving(PLACE, limit=10) == []
 

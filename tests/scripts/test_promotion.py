@@ -182,7 +182,7 @@ async def test_the_oldest_age_is_not_that_of_one_put_back_in_front(
     claim = await claimed(store)
     waiting = await stored(store)
     at_ms = await now_ms(store) - SOON_MS
-    revision = raw.hget(KEYS.task(waiting.task_id), "rv")
+    revision = (await record_of(store, waiting.task_id)).revision
     raw.lset(KEYS.ready("mail", N), 0, f"{waiting.task_id}:{revision}:{at_ms}")
     await store.release([Release(claim)])
     assert SOON_MS <= (await store.oldest())["mail", N] < LATER_MS

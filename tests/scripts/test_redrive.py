@@ -104,7 +104,7 @@ async def test_a_purged_task_is_gone_with_every_entry(
     assert await store.purge(record.task_id, 1)
     assert await store.read(record.task_id) is None
     key = KEYS.task(record.task_id)
-    assert raw.hgetall(key) == {"st": "PURGED", "ep": "1", "rv": str(record.revision + 1)}
+    assert raw.hgetall(key) == {"s": "G", "rv": str(record.revision + 1)}
     assert 0 < raw.pttl(key) <= TOMBSTONE_MS
     assert record.task_id not in repr({k: v for k, v in snapshot(raw).items() if k != key})
     assert not await store.purge(record.task_id, 1)

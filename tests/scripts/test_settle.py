@@ -95,7 +95,7 @@ async def test_another_epoch_is_refused(
 ) -> None:
     claim = await claimed(store)
     before = snapshot(raw)
-    assert await settle(store, replace(claim, epoch=2)) == [
+    assert await settle(store, claim._replace(epoch=2)) == [
         Settled(claim.task_id, lost=True, state="PROCESSING")
     ]
     assert snapshot(raw) == before
@@ -131,7 +131,7 @@ async def test_a_batch_is_settled_item_by_item_across_partitions(store: RegionSt
     batch = await store.claim(
         3, worker_id="w", lease_ms={"mail": LEASE_MS}, handlers=["send"], limit=3
     )
-    stale = replace(batch.claims[1], token=1)
+    stale = batch.claims[1]._replace(token=1)
     items = [Finish(c, b"", "", DAY_MS) for c in (batch.claims[0], stale, batch.claims[2])]
     assert await store.finish(items) == [
         Settled(tasks[0].task_id, lost=False),

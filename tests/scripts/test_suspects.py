@@ -1,7 +1,6 @@
 """Suspects: tasks with crashes are claimed apart, and a death is counted whoever dies with it."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -218,7 +217,7 @@ async def test_a_report_of_one_who_is_not_the_holder_takes_nothing_back(
 ) -> None:
     claim = await claimed(store, await suspect(store))
     before = snapshot(raw)
-    for stranger in (replace(claim, token=claim.token - 1), replace(claim, epoch=2)):
+    for stranger in (claim._replace(token=claim.token - 1), claim._replace(epoch=2)):
         answer = Settled(claim.task_id, lost=True, state="PROCESSING")
         assert await report(store, stranger) == [answer]
     assert snapshot(raw) == before

@@ -22,6 +22,7 @@ def test_an_id_gives_back_what_it_was_minted_from(
     text = ids.mint(time_ms, region, partition, entropy)
     assert ids.is_task_id(text)
     assert ids.parse(text) == ids.ParsedId(time_ms, region, partition, entropy)
+    assert (ids.birth_ms(text), ids.birth_partition(text)) == (time_ms, partition)
 
 
 @given(TIMES, TIMES, REGIONS, REGIONS, RANDOM, RANDOM)

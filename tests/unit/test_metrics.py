@@ -58,3 +58,21 @@ def test_no_series_tells_when_another_was_created() -> None:
     text = metrics.exposition()
     assert b"tradewind_submit_seconds_count" in text
     assert b"_created" not in text
+
+
+def test_many_values_at_once_count_as_each_of_them_would() -> None:
+    values = (0.0, 0.001, 0.0011, 0.3, 99_999.0, 0.3)
+    one_by_one, at_once = (
+        metrics.Distribution("seconds", "", buckets=(0.001, 0.5), registry=None) for _ in range(2)
+    )
+    for value in values:
+        one_by_one.observe(value)
+    at_once.observe_all(values)
+    samples = [
+        [(s.name, s.labels, s.value) for family in one.collect() for s in family.samples]
+        for one in (one_by_one, at_once)
+    ]
+    assert [s for s in samples[0] if s[0] != "seconds_created"] == [
+        s for s in samples[1] if s[0] != "seconds_created"
+    ]
+    assert ("seconds_bucket", {"le": "0.001"}, 2.0) in samples[1]

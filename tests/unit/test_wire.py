@@ -21,8 +21,6 @@ def packed(spec: TaskSpec) -> bytes:
         traceparent="",
         birth_region="eu-west",
         deduplicated=False,
-        created_ms=1,
-        rule="home",
     )
 
 

@@ -1,7 +1,10 @@
 """What makes a submit the same as an earlier one, and which region remembers it. Pure."""
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
+from tradewind import request_ids
 from tradewind.fingerprint import (
     Body,
     done_key,
@@ -22,12 +25,19 @@ _TAG_BYTES = 16
 class Identity:
     """The fingerprint, and the ledger entry if there is one."""
 
-    fingerprint: bytes
+    fingerprint: bytes = b""  # of a deduplicated submit; of others nobody asks for it
     mark: LedgerMark | None = None
     home: str = ""  # region of the entry; empty: whichever region stores the task
     also: str = ""  # a second region of it, while the set of regions changes; business keys only
-    spare: str = ""  # region of an entry that home did not take; only where `request_id` is all
+    may_spare: tuple[str, ...] = ()  # the fence's regions, where `request_id` is all there is
     stand_ins: tuple[str, ...] = ()  # regions that may keep it while home is silent, in order
+
+    @property
+    def spare(self) -> str:
+        """Region of an entry that home did not take: few submits need to know it."""
+        if self.mark is None or not self.may_spare:
+            return ""
+        return _spare(affinity.unweighted(self.mark.key, self.may_spare), self.home)
 
     @property
     def deduplicated(self) -> bool:
@@ -53,14 +63,14 @@ def identify(draft: Draft, body: Body, fence: tuple[str, ...], fleet: Fleet) -> 
     """
     dedup = fleet.queue(draft.queue).dedup
     by_key = bool(draft.idempotency_key)
-    fingerprint = fingerprint_of(
-        tenant=draft.tenant,
-        queue=draft.queue,
-        name=draft.name,
-        identity=draft.idempotency_key if by_key else body,
-    )
     request_key = ledger_key_request(draft.tenant, draft.request_id) if draft.request_id else b""
     if dedup.by == "payload" or (by_key and dedup.by != "none"):
+        fingerprint = fingerprint_of(
+            tenant=draft.tenant,
+            queue=draft.queue,
+            name=draft.name,
+            identity=draft.idempotency_key if by_key else body,
+        )
         mark = LedgerMark(
             key=ledger_key_business(draft.tenant, draft.queue, draft.name, fence, fingerprint),
             business=True,
@@ -76,26 +86,34 @@ def identify(draft: Draft, body: Body, fence: tuple[str, ...], fleet: Fleet) -> 
             order = affinity.unweighted(mark.key, fleet.inside(fence))
             stand_ins = tuple(name for name in order if name not in {home, *also})
         return Identity(fingerprint, mark, home, also="".join(also), stand_ins=stand_ins)
-    if request_key:
-        mark = LedgerMark(
-            key=request_key,
-            business=False,
-            digest=body.digest(),
-            request_tag=request_key[:_TAG_BYTES],
-            window_ms=REQUEST_ID_WINDOW_MS,
-        )
-        home, spare = request_homes(mark.key, draft.origin_region, fence, fleet)
-        return Identity(fingerprint, mark, home, spare=spare)
-    return Identity(fingerprint)
+    if not request_key:
+        return _NOBODY
+    mark = LedgerMark(
+        key=request_key,
+        business=False,
+        digest=body.digest(),
+        request_tag=request_key[:_TAG_BYTES],
+        window_ms=REQUEST_ID_WINDOW_MS,
+    )
+    permitted = fleet.inside(fence)
+    home = _request_home(mark.key, draft.origin_region, permitted, fence, fleet)
+    return Identity(b"", mark, home, may_spare=permitted)
 
 
 def partition(draft: Draft, identity: Identity, partitions: int, entropy: int) -> int:
-    """Return the task's partition: by affinity key, else by ledger key, else anywhere."""
+    """Return the task's partition: by affinity key, else by ledger key, else anywhere.
+
+    A request_id that names a group of submits leads to the group's partition: they come together,
+    and are stored by one script call.
+    """
     if draft.affinity_key:
         return partition_of(draft.affinity_key.encode(), partitions)
-    if identity.mark is not None:
-        return partition_of(identity.mark.key, partitions)
-    return entropy % partitions
+    if identity.mark is None:
+        return entropy % partitions
+    group = request_ids.group_of(draft.request_id) if not identity.mark.business else ""
+    if group:
+        return _group_partition(draft.tenant, group, partitions)
+    return partition_of(identity.mark.key, partitions)
 
 
 def request_homes(
@@ -105,9 +123,19 @@ def request_homes(
 
     Empty where there is none.
     """
-    order = affinity.unweighted(key, fleet.inside(fence))
-    first = origin_region if origin_region in order else "".join(homes(key, fence, fleet)[:1])
-    return first, next((name for name in order if name != first), "")
+    permitted = fleet.inside(fence)
+    home = _request_home(key, origin_region, permitted, fence, fleet)
+    return home, _spare(affinity.unweighted(key, permitted), home)
+
+
+def _request_home(
+    key: bytes, origin_region: str, permitted: tuple[str, ...], fence: tuple[str, ...], fleet: Fleet
+) -> str:
+    return origin_region if origin_region in permitted else "".join(homes(key, fence, fleet)[:1])
+
+
+def _spare(order: tuple[str, ...], home: str) -> str:
+    return next((name for name in order if name != home), "")
 
 
 def homes(key: bytes, fence: tuple[str, ...], fleet: Fleet) -> tuple[str, ...]:
@@ -122,3 +150,11 @@ def homes(key: bytes, fence: tuple[str, ...], fleet: Fleet) -> tuple[str, ...]:
         return ()
     lasting = next((name for name in order if fleet.regions[name].is_lasting), order[0])
     return (lasting,) if lasting == order[0] else (lasting, order[0])
+
+
+@lru_cache(maxsize=64)  # a group's submits come together
+def _group_partition(tenant: str, group: str, partitions: int) -> int:
+    return partition_of(ledger_key_request(tenant, group), partitions)
+
+
+_NOBODY: Final = Identity()  # nobody will ask whether this submit was made before

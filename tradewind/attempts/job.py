@@ -1,18 +1,22 @@
 """From a claim to what can be run: handler, arguments and terms."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from tradewind import codec
 from tradewind.attempts.settle import HandedBack, Terms, Unreadable
 from tradewind.fleet import Fleet, QueuePolicy
 from tradewind.handlers import App, Context, Handler, Signals
+from tradewind.handlers.shape import JSON
 from tradewind.limits import MAX_TIMEOUT_MS
 from tradewind.task import Claim, Failure
+from tradewind.v1.record_pb2 import StoredSpec
 from tradewind.v1.task_pb2 import TaskSpec
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: made for every task, and that costs as much as its payload
 class Job:
     """A claim that can be run: handler, arguments and terms are known."""
 
@@ -20,9 +24,14 @@ class Job:
     policy: QueuePolicy
     terms: Terms
     handler: Handler
-    spec: TaskSpec
-    fingerprint: str
+    payload: bytes
+    content_type: str
     signals: Signals
+
+    @property
+    def stored(self) -> StoredSpec:
+        """The stored task, read anew: few ask for what is not said above."""
+        return codec.unpack(self.claim.packed)
 
 
 def prepare(
@@ -33,38 +42,84 @@ def prepare(
     handler = app.handlers.get(claim.name)
     if handler is None:
         return HandedBack()
+    if claim.payload is not None:
+        terms = _terms(
+            handler.attempts or policy.attempts,
+            handler.timeout_ms or policy.timeout_ms,
+            move_after_ms=fleet.failover.dead_after_ms,
+        )
+        return Job(claim, policy, terms, handler, claim.payload, JSON, signals)
     try:
         stored = codec.unpack(claim.packed)
     except codec.DamagedRecord as error:
         return Unreadable(Failure("damaged", str(error)))
     spec = stored.spec
-    terms = Terms(
-        attempts=spec.max_attempts or handler.attempts or policy.attempts,
-        timeout_ms=_timeout_ms(spec) or handler.timeout_ms or policy.timeout_ms,
-        pinned_to=spec.pin_region,
-        deduplicated=stored.deduplicated,
-        by_request=bool(spec.request_id),
-        move_after_ms=fleet.failover.dead_after_ms,
+    terms = _terms(
+        spec.max_attempts or handler.attempts or policy.attempts,
+        _timeout_ms(spec) or handler.timeout_ms or policy.timeout_ms,
+        spec.pin_region,
+        stored.deduplicated,
+        bool(spec.request_id),
+        fleet.failover.dead_after_ms,
     )
-    return Job(claim, policy, terms, handler, spec, stored.fingerprint.hex(), signals)
+    return Job(claim, policy, terms, handler, spec.payload, spec.content_type, signals)
+
+
+_terms = lru_cache(maxsize=1024)(Terms)  # most tasks have those of their handler
 
 
 def context_of(job: Job, now_ms: int) -> Context:
     """What the handler is told. `now_ms` is this host's time: the deadline is for display."""
-    claim = job.claim
-    return Context(
-        task_id=claim.task_id,
-        attempt=claim.attempt,
-        region=claim.region,
-        fingerprint=job.fingerprint,
-        fencing_token=claim.token,
-        deadline=datetime.fromtimestamp((now_ms + job.terms.timeout_ms) / 1000, UTC),
-        labels=dict(job.spec.labels),
-        tenant=job.spec.tenant,
-        name=claim.name,
-        queue=claim.queue,
-        signals=job.signals,
-    )
+    return Context.over(_Facts(job, now_ms + job.terms.timeout_ms), job.signals)
+
+
+class _Facts:
+    """What a claim and its stored task say; see handlers.Context."""
+
+    __slots__ = ("_claim", "_job", "_until_ms")
+
+    def __init__(self, job: Job, until_ms: int) -> None:
+        self._job, self._claim, self._until_ms = job, job.claim, until_ms
+
+    @property
+    def task_id(self) -> str:
+        return self._claim.task_id
+
+    @property
+    def attempt(self) -> int:
+        return self._claim.attempt
+
+    @property
+    def region(self) -> str:
+        return self._claim.region
+
+    @property
+    def fingerprint(self) -> str:
+        return codec.fingerprint_of(self._job.stored).hex()
+
+    @property
+    def fencing_token(self) -> int:
+        return self._claim.token
+
+    @property
+    def deadline(self) -> datetime:
+        return datetime.fromtimestamp(self._until_ms / 1000, UTC)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return dict(self._job.stored.spec.labels)
+
+    @property
+    def tenant(self) -> str:
+        return self._job.stored.spec.tenant
+
+    @property
+    def name(self) -> str:
+        return self._claim.name
+
+    @property
+    def queue(self) -> str:
+        return self._claim.queue
 
 
 def _timeout_ms(spec: TaskSpec) -> int:

@@ -1,7 +1,6 @@
 """The asynchronous client: submit a task, find it again, wait for its end."""
 
 import asyncio
-import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from types import TracebackType
@@ -15,6 +14,7 @@ from tradewind.client.admin import Admin
 from tradewind.client.calls import Refusal, Router, refusal_of
 from tradewind.client.origin import Origin
 from tradewind.client.repeats import ATTEMPT_S, pause_s, repeat, tell
+from tradewind.client.request_ids import RequestIds
 from tradewind.client.specs import Args, TaskOptions, TaskRequest, build_spec, expiry
 from tradewind.client.submits import Coalescer
 from tradewind.client.views import (
@@ -81,6 +81,7 @@ class Client:
         if tenant:
             self._defaults["tenant"] = tenant
         self._origin = Origin(self._router)
+        self._request_ids = RequestIds()
         self._deadline_s = deadline
         self._coalescer: Coalescer | None = None
 
@@ -246,7 +247,7 @@ class Client:
             # The caller's own, perhaps of an earlier submit by way of another region's router.
             # Where it is remembered depends on the origin, so that must not be an adopted one.
             return spec
-        spec.request_id = uuid.uuid4().hex
+        spec.request_id = self._request_ids.mint()
         if not spec.origin_region:
             spec.origin_region = await self._origin.region(timeout_s)
         return spec

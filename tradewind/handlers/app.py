@@ -44,13 +44,12 @@ class Handler:
     attempts: int | None
     isolate: bool = False  # in a process of its own, which a time limit can kill
     hooks: Hooks = field(default_factory=Hooks, repr=False, compare=False)
+    is_async: bool = field(init=False)  # whether calling the function gives a coroutine
     _shape: list[Shape] = field(default_factory=list[Shape], repr=False, compare=False)
 
-    @property
-    def is_async(self) -> bool:
-        """Whether calling the function gives a coroutine."""
-        call: Any = getattr(self.function, "__call__", None)  # noqa: B004 - an object with its own async __call__
-        return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
+    def __post_init__(self) -> None:
+        """Look at the function once: its tasks are many."""
+        object.__setattr__(self, "is_async", _gives_coroutine(self.function))
 
     @property
     def shape(self) -> Shape:
@@ -69,8 +68,8 @@ class Handler:
             return self._hooked(shape, context, payload, content_type)
         arguments = shape.arguments(payload, content_type)
         if shape.takes_context:
-            return lambda: self.function(context, **arguments)
-        return lambda: self.function(**arguments)
+            return partial(self.function, context, **arguments)
+        return partial(self.function, **arguments)
 
     def _hooked(
         self, shape: Shape, context: Context, payload: bytes, content_type: str
@@ -109,11 +108,7 @@ class App:
         """An app without handlers and hooks."""
         self._handlers: dict[str, Handler] = {}
         self._hooks = Hooks()
-
-    @property
-    def handlers(self) -> Mapping[str, Handler]:
-        """Handlers by task name."""
-        return MappingProxyType(self._handlers)
+        self.handlers: Mapping[str, Handler] = MappingProxyType(self._handlers)  # by task name
 
     def task(
         self,
@@ -199,6 +194,11 @@ class App:
                 raise TypeError(f"task {handler.name!r}: {error}") from error
 
 
+def _gives_coroutine(function: Callable[..., Any]) -> bool:
+    call: Any = getattr(function, "__call__", None)  # noqa: B004 - an object with its own async __call__
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
 def _checked(handler: Handler) -> None:
     try:
         _ = handler.shape
@@ -217,13 +217,19 @@ def encode_result(value: Any) -> Result:
     Raises ResultTooLarge, TypeError or ValueError for what JSON cannot say, or whatever a class of
     the app raises when it is read.
     """
+    if value is None:
+        return _NOTHING
     if isinstance(value, bytes | bytearray | memoryview):
         result = Result(memoryview(cast("bytes", value)).tobytes(), BYTES)  # exactly bytes
-    else:
-        text = json.dumps(
-            value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=as_json
-        )
-        result = Result(text.encode(), JSON)  # a lone surrogate is a UnicodeEncodeError: ValueError
+    else:  # a lone surrogate is a UnicodeEncodeError: ValueError
+        result = Result(_ENCODER.encode(value).encode(), JSON)
     if len(result.data) > MAX_RESULT_BYTES:
         raise ResultTooLarge(len(result.data))
     return result
+
+
+_NOTHING: Final = Result(b"null", JSON)
+# Made once: json.dumps makes one for each call that sets anything.
+_ENCODER: Final = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=as_json
+)

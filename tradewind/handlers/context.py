@@ -2,9 +2,9 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 _log = logging.getLogger("tradewind.task")
 
@@ -12,11 +12,7 @@ _log = logging.getLogger("tradewind.task")
 class Flag:
     """Yes or no, for any thread. Nobody waits for it: so it needs no lock, as an Event does."""
 
-    __slots__ = ("_is_set",)
-
-    def __init__(self) -> None:
-        """No."""
-        self._is_set = False
+    _is_set = False  # of the class: three belong to every attempt, and nearly all stay as they are
 
     def is_set(self) -> bool:
         """Whether it is a yes."""
@@ -44,7 +40,47 @@ class Signals:
         self.report: Callable[[float, str], None] = _ignore  # takes progress, from any thread
 
 
+class Facts(Protocol):
+    """What a context tells of its task, read when it is asked for: most handlers ask for little."""
+
+    @property
+    def task_id(self) -> str: ...  # noqa: D102 - see Context
+    @property
+    def attempt(self) -> int: ...  # noqa: D102
+    @property
+    def region(self) -> str: ...  # noqa: D102
+    @property
+    def fingerprint(self) -> str: ...  # noqa: D102
+    @property
+    def fencing_token(self) -> int: ...  # noqa: D102
+    @property
+    def deadline(self) -> datetime | None: ...  # noqa: D102
+    @property
+    def labels(self) -> Mapping[str, str]: ...  # noqa: D102
+    @property
+    def tenant(self) -> str: ...  # noqa: D102
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def queue(self) -> str: ...  # noqa: D102
+
+
 @dataclass(frozen=True, slots=True)
+class _Given:
+    """Facts that were given all at once."""
+
+    task_id: str
+    attempt: int
+    region: str
+    fingerprint: str
+    fencing_token: int
+    deadline: datetime | None
+    labels: Mapping[str, str]
+    tenant: str
+    name: str
+    queue: str
+
+
 class Context:
     """One attempt at one task.
 
@@ -54,17 +90,90 @@ class Context:
     that was paused and woke up late has a lower one.
     """
 
-    task_id: str
-    attempt: int = 1  # starts at 1 again after a move to another region
-    region: str = ""
-    fingerprint: str = ""  # hex SHA-256 of the task's identity
-    fencing_token: int = 0  # grows with every claim, across regions too
-    deadline: datetime | None = None  # when this attempt times out, by this host's clock
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    tenant: str = ""
-    name: str = ""  # of the handler
-    queue: str = ""
-    signals: Signals = field(default_factory=Signals, repr=False)
+    __slots__ = ("_facts", "signals")
+
+    def __init__(  # noqa: PLR0913 - as many as a handler may ask for
+        self,
+        task_id: str,
+        attempt: int = 1,
+        region: str = "",
+        *,
+        fingerprint: str = "",
+        fencing_token: int = 0,
+        deadline: datetime | None = None,
+        labels: Mapping[str, str] | None = None,
+        tenant: str = "",
+        name: str = "",
+        queue: str = "",
+        signals: Signals | None = None,
+    ) -> None:
+        """One of one's own, to call a handler with. A worker makes its own with `over`."""
+        self._facts: Facts = _Given(
+            *(task_id, attempt, region, fingerprint, fencing_token),
+            *(deadline, labels or {}, tenant, name, queue),
+        )
+        self.signals = signals or Signals()
+
+    @classmethod
+    def over(cls, facts: Facts, signals: Signals) -> "Context":
+        """One that tells what `facts` say when it is asked."""
+        context = cls.__new__(cls)
+        context._facts, context.signals = facts, signals  # noqa: SLF001 - its own class
+        return context
+
+    def __repr__(self) -> str:
+        """Which attempt it is."""
+        return f"Context({self.task_id!r}, attempt={self.attempt}, region={self.region!r})"
+
+    @property
+    def task_id(self) -> str:
+        """The id that the submit was answered with."""
+        return self._facts.task_id
+
+    @property
+    def attempt(self) -> int:
+        """Starts at 1, and again after a move to another region."""
+        return self._facts.attempt
+
+    @property
+    def region(self) -> str:
+        """Where it runs."""
+        return self._facts.region
+
+    @property
+    def fingerprint(self) -> str:
+        """Hex SHA-256 of the task's identity."""
+        return self._facts.fingerprint
+
+    @property
+    def fencing_token(self) -> int:
+        """Grows with every claim, across regions too."""
+        return self._facts.fencing_token
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When this attempt times out, by this host's clock."""
+        return self._facts.deadline
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """As submitted."""
+        return self._facts.labels
+
+    @property
+    def tenant(self) -> str:
+        """As submitted."""
+        return self._facts.tenant
+
+    @property
+    def name(self) -> str:
+        """Of the handler."""
+        return self._facts.name
+
+    @property
+    def queue(self) -> str:
+        """The queue that it came from."""
+        return self._facts.queue
 
     @property
     def log(self) -> "TaskLog":

@@ -4,7 +4,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Unpack, cast, get_args, get_origin
+from typing import Any, Final, NoReturn, Unpack, cast, get_args, get_origin
 
 from tradewind.handlers.classes import typed_dict_members
 from tradewind.handlers.context import Context
@@ -14,6 +14,7 @@ from tradewind.handlers.scalars import Check, Mismatch
 from tradewind.limits import MAX_NAME_BYTES
 
 JSON: Final = "application/json"
+_READ: Final = json.JSONDecoder().raw_decode
 _Parameter = inspect.Parameter
 
 
@@ -41,20 +42,23 @@ class Shape:
         for name in self.required:
             if name not in members:
                 raise Reject(f"argument {name} is missing")
-        return {name: self._checked(name, value) for name, value in members.items()}
-
-    def _checked(self, name: str, value: Any) -> Any:
-        check = self.checks.get(name, self.extra)
-        if check is None:
-            known = ", ".join(self.checks) or "none"
-            raise Reject(f"argument {name[:MAX_NAME_BYTES]} is unexpected; known: {known}")
+        checks, extra = self.checks, self.extra
         try:
-            return check(value, f"argument {name}")
+            for name, value in members.items():
+                check = checks.get(name, extra) or self._unexpected(name)
+                members[name] = check(value, f"argument {name}")
         except Mismatch as error:
             raise Reject(str(error)) from None
+        return members
+
+    def _unexpected(self, name: str) -> NoReturn:
+        known = ", ".join(self.checks) or "none"
+        raise Reject(f"argument {name[:MAX_NAME_BYTES]} is unexpected; known: {known}")
 
 
 def _is_json(content_type: str) -> bool:
+    if content_type in {"", JSON}:
+        return True
     media = content_type.partition(";")[0].strip().lower()
     return media in {"", JSON} or media.endswith("+json")
 
@@ -63,12 +67,22 @@ def _object(payload: bytes) -> dict[str, Any]:
     if not payload:
         return {}
     try:
-        value = json.loads(payload)
+        value = _json(payload)
     except (ValueError, RecursionError):  # admission checks it, but not everything comes by gRPC
         raise Reject("the payload is not valid JSON") from None
     if not isinstance(value, dict):
         raise Reject("the payload must be a JSON object: its members are the handler's arguments")
     return cast("dict[str, Any]", value)
+
+
+def _json(payload: bytes) -> Any:
+    """As json.loads, which looks for other encodings and for white space first."""
+    try:
+        text = payload.decode()
+        value, end = _READ(text)
+    except ValueError:
+        return json.loads(payload)
+    return value if end == len(text) else json.loads(payload)
 
 
 def shape_of(function: Callable[..., Any]) -> Shape:

@@ -35,11 +35,10 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Everything that a choice depends on besides the regions themselves."""
+    """Everything that a choice depends on besides the regions themselves, and chance."""
 
     resolved: Resolved
     fleet: Fleet
-    draw: float
     home_hint: str | None
     ledger_home: str
     origin: str
@@ -47,11 +46,19 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The region taken, the step that took it, and each region's chance at that step."""
+    """Each region's chance at the step that decides, and what taking it is called."""
 
-    region: str
-    reason: str
     shares: dict[str, float]
+    reasons: dict[str, str]
+    best: str
+
+    def drawn(self, draw: float) -> str:
+        """Return the region that `draw`, in [0, 1), falls on; "" if there is none."""
+        if len(self.shares) > 1:
+            reached = zip(self.shares, accumulate(self.shares.values()), strict=True)
+            # The sum of the shares may end a rounding error below 1: then it is the best.
+            return next((name for name, upper in reached if draw < upper), self.best)
+        return self.best
 
 
 def only_affine(options: list[Option], resolved: Resolved) -> list[Option]:
@@ -71,9 +78,9 @@ def only_affine(options: list[Option], resolved: Resolved) -> list[Option]:
 
 
 def choose(pool: Sequence[Option], wish: Wish) -> Choice:
-    """Take one region of `pool`; region "" if it is empty."""
+    """Weigh the regions of `pool`; region "" if it is empty."""
     if not pool:
-        return Choice("", "no region can take the task", {})
+        return Choice({}, {"": "no region can take the task"}, "")
     prefer = wish.resolved.prefer
     preferred = [option for option in pool if option.name in prefer]
     preferred.sort(key=lambda option: prefer.index(option.name))
@@ -82,7 +89,7 @@ def choose(pool: Sequence[Option], wish: Wish) -> Choice:
         _named(pool, wish.resolved)
         or _in_rule_order(preferred, wish)
         or _near(pool, wish)
-        or _softmin(pool, wish.draw, _home(pool, wish))
+        or _softmin(pool, _home(pool, wish))
     )
 
 
@@ -104,7 +111,7 @@ def _in_rule_order(preferred: Sequence[Option], wish: Wish) -> Choice | None:
     shortest_s = min(option.wait_s for option in preferred)
     if first.wait_s <= shortest_s + _band_s(wish.fleet.steering, shortest_s):
         return _certain(first, "prefer")
-    return _softmin(preferred, wish.draw, first)
+    return _softmin(preferred, first)
 
 
 def _near(pool: Sequence[Option], wish: Wish) -> Choice | None:
@@ -136,7 +143,7 @@ def _home(pool: Sequence[Option], wish: Wish) -> Option:
 
 
 def _certain(option: Option, reason: str) -> Choice:
-    return Choice(option.name, reason, {option.name: 1.0})
+    return Choice({option.name: 1.0}, {option.name: reason}, option.name)
 
 
 def _order(keyed: Keyed, options: Sequence[Option]) -> tuple[str, ...]:
@@ -166,7 +173,7 @@ def _load(view: RegionView) -> float:
     return scores.queue_length(view) + view.slots - view.free_slots
 
 
-def _softmin(pool: Sequence[Option], draw: float, home: Option) -> Choice:
+def _softmin(pool: Sequence[Option], home: Option) -> Choice:
     best = min(pool, key=lambda option: (option.score_s, option.name))
     # The age of the best one's report: that is the number which every router runs after.
     temperature_s = max(MIN_TEMPERATURE_S, TEMPERATURE_PER_AGE * best.view.age_s)
@@ -176,7 +183,5 @@ def _softmin(pool: Sequence[Option], draw: float, home: Option) -> Choice:
     ]
     total = math.fsum(parts)
     shares = {option.name: part / total for option, part in zip(pool, parts, strict=True)}
-    reached = zip(shares, accumulate(shares.values()), strict=True)
-    # The sum of the shares may end a rounding error below 1: then it is the best.
-    region = next((name for name, upper in reached if draw < upper), best.name)
-    return Choice(region, "home" if region == home.name else "spill", shares)
+    reasons = {name: "home" if name == home.name else "spill" for name in shares}
+    return Choice(shares, reasons, best.name)

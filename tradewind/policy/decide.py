@@ -18,17 +18,41 @@ What is then overlooked stays in the candidate; if nothing but workers is missin
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from tradewind.errors import NoRegionPermitted, NoRegionReachable, RegionsFull, TradewindError
 from tradewind.fleet import Fleet
 from tradewind.policy import filters, scores
-from tradewind.policy.choose import Option, Wish, choose, only_affine
+from tradewind.policy.choose import Choice, Option, Wish, choose, only_affine
 from tradewind.policy.rules import UNSERVED, Resolved, matching, resolve
 from tradewind.task import Draft
 from tradewind.view import Candidate, Decision, RegionView
 
 PANIC = "panic"
 _FENCES = f"{filters.OUTSIDE_FENCE}: "  # what follows says which fences leave nothing
+
+
+@dataclass(slots=True)
+class Weighed:
+    """All of a decision but the chance in it: for any number of tasks that are alike."""
+
+    _choice: Choice
+    _shown: Decision  # as if no region had been drawn
+    _reason: str  # instead of the step's, if anything has to be overlooked
+    _drawn: dict[str, Decision] = field(default_factory=dict[str, Decision])
+
+    def decision(self, draw: float) -> Decision:
+        """Return the decision for one task. `draw` is in [0, 1)."""
+        region = self._choice.drawn(draw)
+        drawn = self._drawn.get(region)
+        if drawn is None:
+            reason = (region and self._reason) or self._choice.reasons[region]
+            drawn = self._drawn[region] = replace(self._shown, region=region, reason=reason)
+        return drawn
+
+    def keeping(self, ledger_home: str) -> "Weighed":
+        """The same, whose decisions name `ledger_home` though it had no part in them."""
+        return Weighed(self._choice, replace(self._shown, ledger_home=ledger_home), self._reason)
 
 
 def decide(
@@ -44,18 +68,42 @@ def decide(
 ) -> Decision:
     """Pick a region for `draft`, or none (region "", reason says why; see `refusal`).
 
-    `draw` in [0, 1) is the only chance in it. `home_hint` is where the caller's last task went
-    that a "home" or "spill" decided (None: no memory): while that is abroad, home must be clearly
-    better before tasks return. `own_region` is the router's, the origin of a task without one: of
-    equally near regions the origin is home.
-    `ledger_home` keeps the ledger entry. `resolved` saves resolving the rules a second time.
-    A configured region without a view counts as unknown.
+    `draw` in [0, 1) is the only chance in it. The others are those of `weigh`. `resolved` saves
+    resolving the rules a second time.
     """
     if resolved is None:
         try:
             resolved = resolve(draft, fleet)
         except NoRegionPermitted as why:
             return _nowhere(draft, views, fleet, ledger_home, str(why))
+    return weigh(
+        draft,
+        views,
+        fleet,
+        resolved=resolved,
+        home_hint=home_hint,
+        ledger_home=ledger_home,
+        own_region=own_region,
+    ).decision(draw)
+
+
+def weigh(
+    draft: Draft,
+    views: Sequence[RegionView],
+    fleet: Fleet,
+    *,
+    resolved: Resolved,
+    home_hint: str | None = None,
+    ledger_home: str = "",
+    own_region: str = "",
+) -> Weighed:
+    """Weigh the regions for `draft`, and for every task with its queue, name and origin.
+
+    `home_hint` is where the caller's last task went that a "home" or "spill" decided (None: no
+    memory): while that is abroad, home must be clearly better before tasks return. `own_region` is
+    the router's, the origin of a task without one: of equally near regions the origin is home.
+    `ledger_home` keeps the ledger entry. A configured region without a view counts as unknown.
+    """
     options = _options(draft, views, fleet, resolved)
     options = only_affine(options, resolved)
     pool = [option for option in options if not option.excluded]
@@ -65,10 +113,10 @@ def decide(
         unserved = all(filters.NOBODY_RUNS_IT.issuperset(option.excluded) for option in pool)
         doubt = UNSERVED if unserved else PANIC
     origin = draft.origin_region or own_region
-    choice = choose(pool, Wish(resolved, fleet, draw, home_hint, ledger_home, origin))
+    choice = choose(pool, Wish(resolved, fleet, home_hint, ledger_home, origin))
     chosen = {option.name for option in pool}
-    return Decision(
-        region=choice.region,
+    shown = Decision(
+        region="",
         rule=resolved.rule_name,
         candidates=tuple(
             Candidate(
@@ -84,9 +132,9 @@ def decide(
         ),
         fence=resolved.fence,
         ledger_home=ledger_home,
-        reason=doubt if doubt and pool else choice.reason,
         policy_version=fleet.version,
     )
+    return Weighed(choice, shown, doubt)
 
 
 def refusal(decision: Decision, fleet: Fleet) -> TradewindError:

@@ -103,8 +103,11 @@ class ClaimsRole(Role):
                 (claim.task_id, claim.token, claim.epoch, lease_ms[claim.queue]),
             )
 
-        def decode(index: int, part: Any) -> Renewed:
-            return replies.renewed(part, claims[index].token)
+        def decode(indices: Sequence[int], parts: Sequence[Any]) -> list[Renewed]:
+            return [
+                replies.renewed(part, claims[index].token)
+                for index, part in zip(indices, parts, strict=True)
+            ]
 
         return await self._each("renew", claims, claims, item, decode)
 
@@ -223,12 +226,14 @@ class ClaimsRole(Role):
         claims: Sequence[Claim],
         items: Sequence[Anything],
         item: Callable[[PartitionKeys, Anything], Item],
-        decode: Callable[[int, Any], Answer],
+        decode: Callable[[Sequence[int], Sequence[Any]], Sequence[Answer]],
     ) -> list[Answer | StoreError]:
-        def build(partition: int, indices: list[int]) -> Call:
+        def build(partition: int, indices: Sequence[int]) -> Call:
             keys = self._client.keys[partition]
-            shared = {"counts": keys.counts, "leases": keys.leases, **keys.due}
-            shared |= {
+            shared = {
+                "counts": keys.counts,
+                "leases": keys.leases,
+                **keys.due,
                 "expiry": keys.expiry,
                 "dead": keys.dead,
                 "dead_until": keys.dead_until,
@@ -252,8 +257,8 @@ class ClaimsRole(Role):
         )
 
 
-def _settled_by(script: str) -> Callable[[int, Any], Settled]:
-    return lambda _index, part: replies.settled(part, script)
+def _settled_by(script: str) -> Callable[[Sequence[int], Sequence[Any]], list[Settled]]:
+    return lambda _indices, parts: [replies.settled(part, script) for part in parts]
 
 
 def cut(text: str, most: int) -> bytes:

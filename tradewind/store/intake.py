@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from functools import lru_cache
+from typing import Any, Final, cast
 
-from tradewind.errors import StoreError, StoreUnavailable
-from tradewind.ids import partition_of
+from tradewind.errors import StoreContractBroken, StoreError, StoreUnavailable
+from tradewind.ids import birth_ms, birth_partition, partition_of
 from tradewind.limits import (
     NOT_AFTER_MS,
     REQUEST_ID_WINDOW_MS,
@@ -15,10 +16,10 @@ from tradewind.limits import (
     TOMBSTONE_MS,
 )
 from tradewind.state import State
-from tradewind.store import replies
+from tradewind.store import layout, replies, scripts
 from tradewind.store.region_client import CALL_TIMEOUT_S, Call
 from tradewind.store.role import Role, partition_in, unless_default
-from tradewind.store.scripts import Arg, Item
+from tradewind.store.scripts import Arg
 from tradewind.task import EnqueueOutcome, LedgerHit, LedgerMark, NewTask, Stored
 
 
@@ -31,24 +32,25 @@ class IntakeRole(Role):
         """Store each task unless its id or ledger entry is known; see ports.Intake."""
         by_partition: dict[int, list[int]] = {}
         for index, task in enumerate(tasks):
-            by_partition.setdefault(partition_in(task.task_id), []).append(index)
+            by_partition.setdefault(birth_partition(task.task_id), []).append(index)
         answers = await asyncio.gather(
             *(
                 self._enqueue_in(partition, [tasks[i] for i in indices], timeout_s)
                 for partition, indices in by_partition.items()
             )
         )
-        outcomes: dict[int, EnqueueOutcome | StoreError] = {}
+        outcomes: list[EnqueueOutcome | StoreError] = [_UNANSWERED] * len(tasks)
         depths: dict[int, int] = {}
         for (partition, indices), answer in zip(by_partition.items(), answers, strict=True):
             if isinstance(answer, StoreError):
-                outcomes |= dict.fromkeys(indices, answer)
+                for index in indices:
+                    outcomes[index] = answer
                 continue
             self._client.nodes.note_clock(partition, int(cast("bytes", answer[1])))
             depths[partition] = cast("int", answer[2])
             for index, item in zip(indices, answer[3:], strict=True):
                 outcomes[index] = replies.enqueued(tasks[index].task_id, item)
-        return [outcomes[index] for index in range(len(tasks))], depths
+        return outcomes, depths
 
     async def _enqueue_in(
         self, partition: int, tasks: list[NewTask], timeout_s: float
@@ -69,35 +71,25 @@ class IntakeRole(Role):
         self, partition: int, tasks: list[NewTask], server_now_ms: int, left_s: float
     ) -> Call:
         keys = self._client.keys[partition]
-        items: list[Item] = []
+        item_keys: list[Arg] = []
+        item_args: list[Arg] = []
         for task in tasks:
             record = keys.task(task.task_id)
-            entry = record if task.mark is None else keys.entry(task.mark.key)
-            items.append(
-                (
-                    (record, keys.ready(task.queue, task.priority), keys.wake(task.queue), entry),
-                    (
-                        task.task_id,
-                        task.queue,
-                        task.name,
-                        int(task.priority),
-                        task.packed,
-                        task.epoch,
-                        ",".join(task.fence),
-                        task.delay_ms,
-                        unless_default(task.max_crashes),
-                        self._done(task, server_now_ms),
-                        task.expires_ms or "",
-                        self._kept_ms(task.queue, task.done_key),
-                        *_entry_args(task.mark),
-                        task.not_before_ms,
-                    ),
-                )
+            mark = task.mark
+            item_keys += (record, record if mark is None else keys.entry(mark.key))
+            item_args += (
+                task.task_id,
+                birth_ms(task.task_id),
+                _shape(
+                    task.queue, task.name, task.priority, task.epoch, task.max_crashes, task.fence
+                ),
+                layout.slim(task.packed, task.queue, task.name),
+                self._terms(task, server_now_ms),
+                "" if mark is None else _mark(mark),
             )
         wait_ms = min(int(left_s * SECOND_MS), NOT_AFTER_MS)
-        return self._client.call(
-            "enqueue",
-            partition,
+        script = scripts.load("enqueue")
+        parts = script.joined(
             {"counts": keys.counts, **keys.due, "expiry": keys.expiry},
             {
                 "not_after_ms": server_now_ms + wait_ms,
@@ -105,8 +97,19 @@ class IntakeRole(Role):
                 "prefix": keys.prefix,
                 "lease_ms": RESERVATION_LEASE_MS,
             },
-            items,
+            item_keys,
+            item_args,
         )
+        return Call(script, partition, parts)
+
+    def _terms(self, task: NewTask, server_now_ms: int) -> Arg:
+        """What only few tasks have; the others say nothing."""
+        if not (task.delay_ms or task.not_before_ms or task.expires_ms or task.done_key):
+            return ""
+        kept_ms = self._kept_ms(task.queue, task.done_key)
+        done = self._done(task, server_now_ms)
+        expires_ms = task.expires_ms or ""
+        return f"{task.delay_ms} {task.not_before_ms} {expires_ms} {kept_ms} {done}"
 
     def _done(self, task: NewTask, server_now_ms: int) -> str:
         """The key that its completion is remembered by, and until when: the end of its window."""
@@ -128,7 +131,7 @@ class IntakeRole(Role):
         reply = await self._client.run(call)
         if reply[0] == "refused":
             return None
-        return replies.stored(task_id, cast("bytes", reply[1]), created=False)
+        return replies.known(task_id, cast("bytes", reply[1]))
 
     async def reserve(
         self, mark: LedgerMark, task_id: str, region: str, epoch: int
@@ -184,7 +187,17 @@ class IntakeRole(Role):
         return await self._client.run(call, timeout_s=CALL_TIMEOUT_S)
 
 
-def _entry_args(mark: LedgerMark | None) -> tuple[Arg, ...]:
-    if mark is None:
-        return ("", "", "")
-    return (mark.window_ms, mark.digest, mark.request_tag)
+def _mark(mark: LedgerMark) -> bytes:
+    return b"%d:%d:%b%b" % (mark.window_ms, len(mark.request_tag), mark.request_tag, mark.digest)
+
+
+@lru_cache(maxsize=1024)
+def _shape(
+    queue: str, name: str, priority: int, epoch: int, max_crashes: int, fence: tuple[str, ...]
+) -> str:
+    """What many tasks have in common; see enqueue.lua."""
+    crashes = unless_default(max_crashes)
+    return f"{queue} {name} {priority:d} {epoch} {crashes} {','.join(fence)}"
+
+
+_UNANSWERED: Final = StoreContractBroken("enqueue did not answer for all of its tasks")

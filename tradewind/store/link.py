@@ -63,6 +63,8 @@ class Link:
                 await self._open_once()
                 futures = self._send(commands)
                 sent_s = time.monotonic()
+                if len(futures) == 1:
+                    return [await futures[0]]
                 return list(await asyncio.gather(*futures))
         except TimeoutError:
             if sent_s is not None:

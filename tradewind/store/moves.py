@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from tradewind.errors import IdentityMismatch
+from tradewind.ids import birth_ms
 from tradewind.limits import IMPORT_MEMORY_MS, NOT_AFTER_MS, SECOND_MS
 from tradewind.ports import ImportAnswer
 from tradewind.state import State
-from tradewind.store import replies
+from tradewind.store import layout, replies
 from tradewind.store.keys import PartitionKeys
+from tradewind.store.letters import LETTERS, word
 from tradewind.store.region_client import CALL_TIMEOUT_S
 from tradewind.store.role import Role, partition_in, unless_default
 from tradewind.store.scripts import Arg
@@ -79,7 +81,7 @@ class OutboxRole(MoveRole):
         return [
             replies.exported(self.region, task_id, flat)
             for task_id, flat in zip(names, flats, strict=True)
-            if replies.fields(flat).get("st") == State.MOVING.encode()
+            if replies.fields(flat).get("s") == LETTERS[State.MOVING].encode()
         ]
 
     async def begin_export(
@@ -123,7 +125,7 @@ class OutboxRole(MoveRole):
                 "retry_after_ms": _or_never(retry_after_ms),
             },
         )
-        return State(reply[1].decode()) if reply[0] == "ok" else None
+        return State(word(reply[1])) if reply[0] == "ok" else None
 
     async def _said_ok(self, script: str, task_id: str, args: Mapping[str, Arg]) -> bool:
         return (await self._move(script, task_id, args))[0] == "ok"
@@ -166,14 +168,14 @@ class InboxRole(MoveRole):
                 "queue": task.queue,
                 "name": task.name,
                 "priority": int(task.priority),
-                "packed": task.record.packed,
+                "packed": layout.slim(task.record.packed, task.queue, task.name),
                 "fence": ",".join(task.record.fence),
                 "token": task.record.token,
                 "hops": hops,
                 "hop_count": task.hop_count + 1,
                 "max_crashes": unless_default(task.max_crashes),
                 "done_key": task.done_key,
-                "created_ms": task.record.created_ms,
+                "age_ms": task.record.created_ms - birth_ms(task_id),
                 "expires_ms": task.record.expires_ms or "",
                 "keep_ms": self._kept_ms(task.queue, task.done_key),
             },

@@ -16,7 +16,11 @@ from tradewind.errors import (
     StoreMoving,
     StoreUnavailable,
 )
+from tradewind.ids import birth_ms
 from tradewind.state import Mark, State
+from tradewind.store import layout
+from tradewind.store.keys import place_of
+from tradewind.store.letters import LETTERS, word
 from tradewind.store.link import Reply
 from tradewind.task import (
     Cancelled,
@@ -39,9 +43,15 @@ from tradewind.task import (
     TooLateToCancel,
 )
 
-_PURGED = Mark.PURGED.encode()
+_PURGED = LETTERS[Mark.PURGED].encode()
 # Where a task stood when it left.
 _STOOD: dict[str, State] = {Mark.FORWARDED: State.MOVING, Mark.PURGED: State.DEAD_LETTER}
+# By what keys.place_of says of them.
+_PLACES: dict[str, tuple[Priority, bool]] = {
+    place_of(priority, suspect=suspect): (priority, suspect)
+    for priority in Priority
+    for suspect in (False, True)
+}
 DEFAULT_MAX_CRASHES = 3  # not stored where it is the default; scripts assume it, too
 
 
@@ -152,7 +162,9 @@ def hit(parts: Sequence[Any]) -> LedgerHit:
 
 def enqueued(task_id: str, item: Reply) -> EnqueueOutcome:
     """One item of an enqueue."""
-    parts = tagged(item, "enqueue", "stored", "known", "tombstone", "late", "hit")
+    if isinstance(item, bytes):  # nearly all
+        return Stored(task_id, State(word(item)), created=True)
+    parts = tagged(item, "enqueue", "known", "tombstone", "late", "hit")
     match parts[0]:
         case "hit":
             return hit(parts)
@@ -160,15 +172,14 @@ def enqueued(task_id: str, item: Reply) -> EnqueueOutcome:
             return Tombstoned(task_id)
         case "late":
             return TooLate(task_id)
-        case tag:
-            return stored(task_id, parts[1], created=tag == "stored")
+        case _:
+            return known(task_id, parts[1])
 
 
-def stored(task_id: str, state: bytes, *, created: bool) -> Stored:
+def known(task_id: str, letter: bytes) -> Stored:
     """A task that is here, or has been: one that was moved on counts as under way."""
-    text = state.decode()
-    here = _STOOD.get(text) or State(text)
-    return Stored(task_id, here, created=created)
+    text = word(letter)
+    return Stored(task_id, _STOOD.get(text) or State(text), created=False)
 
 
 def remembered_import(memory: bytes) -> int | None:
@@ -179,9 +190,13 @@ def remembered_import(memory: bytes) -> int | None:
 
 def settled(item: Reply, script: str) -> Settled:
     """One item of finish, retry, bury, release, confirm_cancel, crashed or progress."""
-    parts = tagged(item, script, "ok", "lost", "missing")
-    state = parts[2].decode() if len(parts) > 2 else ""
-    return Settled(parts[1].decode(), lost=parts[0] != "ok", state=state)
+    match item:
+        case [b"ok", bytes(task_id)]:  # nearly all
+            return Settled(task_id.decode(), lost=False)
+        case _:
+            parts = tagged(item, script, "ok", "lost", "missing")
+            state = word(parts[2]) if len(parts) > 2 else ""
+            return Settled(parts[1].decode(), lost=parts[0] != "ok", state=state)
 
 
 def renewed(item: Reply, token: int) -> Renewed:
@@ -200,36 +215,39 @@ def cancelled(task_id: str, parts: Sequence[Any]) -> CancelOutcome | None:
         case "requested":
             return CancelRequested(task_id)
         case "late":
-            return TooLateToCancel(task_id, State(parts[1].decode()))
+            return TooLateToCancel(task_id, State(word(parts[1])))
         case "pointer":
-            mark, epoch, target = (part.decode() for part in parts[1:])
-            return Pointer(task_id, Mark(mark), int(epoch), target)
+            mark, epoch, target = parts[1:]
+            return Pointer(task_id, Mark(word(mark)), int(epoch), target.decode())
         case _:
             return None
 
 
 def claim(region: str, partition: int, parts: Sequence[Any], now_ms: int) -> Claim:
     """One claim of a claim's reply."""
-    texts = (part.decode() if isinstance(part, bytes) else part for part in parts[:11])
-    task_id, queue, name, place, token, epoch, attempt, crashes, created, ready, hop_count = texts
-    return Claim(
-        task_id=task_id,
-        region=region,
-        partition=partition,
-        queue=queue,
-        name=name,
-        priority=Priority(int(place[-1])),
-        token=int(token),
-        epoch=int(epoch),
-        attempt=int(attempt),
-        crashes=int(crashes),
-        packed=parts[11],
-        hops=parts[12],
-        created_ms=int(created),
-        ready_ms=int(ready),
-        claimed_ms=now_ms,
-        hop_count=int(hop_count),
-        suspect=place.startswith("s"),
+    facts, stored, hops = parts
+    words = facts.decode().split(" ")
+    task_id, queue, name, place, token, epoch, attempt, crashes, age, ready, hop_count = words
+    priority, suspect = _PLACES[place]
+    return Claim(  # by place, as they stand there: made for every task
+        task_id,
+        region,
+        partition,
+        queue,
+        name,
+        priority,
+        int(token),
+        int(epoch),
+        int(attempt),
+        int(crashes),
+        layout.whole(stored, queue, name),
+        hops,
+        birth_ms(task_id) + int(age),
+        int(ready),
+        now_ms,
+        int(hop_count),
+        suspect,
+        layout.payload_alone(stored),
     )
 
 
@@ -242,9 +260,9 @@ def fields(flat: Reply) -> dict[str, bytes]:
 def record(region: str, task_id: str, flat: Reply) -> Record | Pointer | None:
     """A record's fields as a value; None for an absent one."""
     f = fields(flat)
-    if f.get("st", _PURGED) == _PURGED:  # to readers it is gone
+    if f.get("s", _PURGED) == _PURGED:  # to readers it is gone
         return None
-    state, epoch = f["st"].decode(), _int(f, "ep")
+    state, epoch = word(f["s"]), _int(f, "ep", 1)
     if state in set(Mark):
         return Pointer(task_id, Mark(state), epoch, _text(f, "mt"))
     failure = None
@@ -254,25 +272,25 @@ def record(region: str, task_id: str, flat: Reply) -> Record | Pointer | None:
         task_id=task_id,
         region=region,
         state=State(state),
-        packed=f.get("sp", b""),
+        packed=layout.whole(f.get("p", b""), _text(f, "q"), _text(f, "n")),
         epoch=epoch,
         token=_int(f, "tk"),
         attempts=_int(f, "at"),
         crashes=_int(f, "cr") - ("bk" in f),  # booked for the run under way, not suffered
-        created_ms=_int(f, "ca"),
+        created_ms=birth_ms(task_id) + _int(f, "c"),
         started_ms=_int(f, "sa"),
         finished_ms=_int(f, "fa"),
         next_attempt_ms=_int(f, "nx"),
         fence=_fence(f),
         result=f.get("rs", b""),
-        result_content_type=_text(f, "rt"),
+        result_content_type=_text(f, "rt") if "rt" in f or "rs" not in f else "application/json",
         death=_text(f, "dk"),
         failure=failure,
         hops=f.get("hp", b""),
         failover=_text(f, "fo"),
         settled=state in {State.COMPLETED, State.CANCELLED, State.EXPIRED} or "se" in f,
         target=_text(f, "mt"),
-        revision=_int(f, "rv"),
+        revision=_int(f, "rv", 1),
         expires_ms=_int(f, "ex"),
         cancel_requested="cq" in f,
         progress=float(f.get("pf", b"0")),
@@ -302,7 +320,7 @@ def exported(region: str, task_id: str, flat: Reply) -> Exported:
         record=found,
         queue=_text(f, "q"),
         name=_text(f, "n"),
-        priority=Priority(_int(f, "pr")),
+        priority=Priority(_int(f, "pr", Priority.NORMAL)),
         epoch=found.epoch,
         target=found.target,
         hop_count=_int(f, "hc"),
@@ -311,8 +329,8 @@ def exported(region: str, task_id: str, flat: Reply) -> Exported:
     )
 
 
-def _int(f: dict[str, bytes], name: str) -> int:
-    return int(f.get(name, b"0") or b"0")
+def _int(f: dict[str, bytes], name: str, otherwise: int = 0) -> int:
+    return int(f.get(name) or otherwise)
 
 
 def _text(f: dict[str, bytes], name: str) -> str:

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from tradewind.errors import StoreError
+from tradewind.errors import StoreContractBroken, StoreError
 from tradewind.ids import parse
 from tradewind.limits import REQUEST_ID_WINDOW_MS
 from tradewind.store.region_client import Call, RegionClient
@@ -59,27 +59,28 @@ def unless_default(max_crashes: int) -> Arg:
 async def batched(
     client: RegionClient,
     places: Sequence[int],
-    build: Callable[[int, list[int]], Call],
-    decode: Callable[[int, Any], Answer],
+    build: Callable[[int, Sequence[int]], Call],
+    decode: Callable[[Sequence[int], Sequence[Any]], Sequence[Answer]],
     *,
-    skip: int = 1,
     timeout_s: float,
 ) -> list[Answer | StoreError]:
     """One call per partition for items at `places`; answers in the order of the items.
 
-    `build(partition, indices)` makes the call, `decode(index, part)` reads one item's part of the
-    reply, of which the first `skip` parts belong to the whole.
+    `build(partition, indices)` makes the call, `decode(indices, parts)` reads what the reply says
+    of each, which follows its tag.
     """
     by_partition: dict[int, list[int]] = {}
     for index, partition in enumerate(places):
         by_partition.setdefault(partition, []).append(index)
     calls = [build(partition, indices) for partition, indices in by_partition.items()]
     replies = await client.run_each(calls, timeout_s=timeout_s)
-    answers: dict[int, Answer | StoreError] = {}
+    answers: list[Answer | StoreError] = [_MISSING] * len(places)
     for indices, reply in zip(by_partition.values(), replies, strict=True):
-        if isinstance(reply, StoreError):
-            answers |= dict.fromkeys(indices, reply)
-        else:
-            for index, part in zip(indices, reply[skip:], strict=True):
-                answers[index] = decode(index, part)
-    return [answers[index] for index in range(len(places))]
+        is_error = isinstance(reply, StoreError)
+        found = [reply] * len(indices) if is_error else decode(indices, reply[1:])
+        for index, answer in zip(indices, found, strict=True):
+            answers[index] = answer
+    return answers
+
+
+_MISSING: Final = StoreContractBroken("a script did not answer for all of its items")

@@ -1,15 +1,17 @@
 """The Lua scripts as values: their headers are read as data, so callers pass names, not slots.
 
 A header names KEYS[n] and ARGV[n] for the whole call, and with EACH what is repeated for every
-item of a batch. `-- @include name` pulls in lua/lib/name.lua.
+item of a batch. `-- @include name` pulls in lua/lib/name.lua. States leave as letters.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
+
+from tradewind.store.letters import shortened
 
 _SLOT = re.compile(r"^-- (KEYS|ARGV)\[(\d+)\] (\w+)", re.MULTILINE)
 _EACH = re.compile(r"^-- EACH (KEYS|ARGV) (\w+)", re.MULTILINE)
@@ -42,12 +44,28 @@ class Script:
 
         Items are positional, in the order of the header's EACH lines: they are the hot path.
         """
-        flat_keys: list[Arg] = [keys[name] for name in self.keys]
-        flat_args: list[Arg] = [args[name] for name in self.args]
+        flat_keys: list[Arg] = []
+        flat_args: list[Arg] = []
         for item_keys, item_args in items:
             flat_keys += item_keys
             flat_args += item_args
-        return [len(flat_keys), *flat_keys, *flat_args]
+        return self.joined(keys, args, flat_keys, flat_args)
+
+    def joined(
+        self,
+        keys: Mapping[str, str],
+        args: Mapping[str, Arg],
+        item_keys: Sequence[Arg],
+        item_args: Sequence[Arg],
+    ) -> list[Arg]:
+        """The same for items whose keys and arguments the caller has put in a row already."""
+        return [
+            len(self.keys) + len(item_keys),
+            *[keys[name] for name in self.keys],
+            *item_keys,
+            *[args[name] for name in self.args],
+            *item_args,
+        ]
 
 
 def names() -> tuple[str, ...]:
@@ -67,7 +85,7 @@ def load(name: str) -> Script:
         raise ValueError(message)
     included = [lib for line in _INCLUDE.findall(raw) for lib in line.split()]
     libs = [(folder / "lib" / f"{lib}.lua").read_text(encoding="utf-8") for lib in included]
-    source = "\n".join([shebang, *libs, body]).encode()
+    source = shortened("\n".join([shebang, *libs, body])).encode()
     return Script(
         name=name,
         source=source,

@@ -21,6 +21,7 @@ from tradewind.limits import (
 from tradewind.state import State
 from tradewind.store import replies
 from tradewind.store.claims import queue_keys
+from tradewind.store.letters import word
 from tradewind.store.region_client import RegionClient
 from tradewind.store.role import Role
 from tradewind.store.waits import Waits, Wants
@@ -131,7 +132,7 @@ class UpkeepRole(Role):
         )
         _, *items = cast("list[Any]", await self._client.run(call))
         return [
-            Reaped(task_id.decode(), worker_id.decode(), State(state.decode()), queue.decode())
+            Reaped(task_id.decode(), worker_id.decode(), State(word(state)), queue.decode())
             for task_id, worker_id, state, queue in items
         ]
 

@@ -71,7 +71,7 @@ class Attempts:
         run.until_ms = self._clock.now_ms() + job.terms.timeout_ms
         try:
             context = context_of(job, self._clock.now_ms())
-            call = job.handler.call(context, job.spec.payload, job.spec.content_type)
+            call = job.handler.call(context, job.payload, job.content_type)
         except Exception as error:  # noqa: BLE001 - hints and payloads are the app's
             return outcome.raised(error, ours=_OURS)
         running = self._started(job, call)

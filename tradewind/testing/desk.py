@@ -17,6 +17,7 @@ from tradewind.policy.rules import Resolved, resolve
 from tradewind.state import State
 from tradewind.task import Draft, LedgerHit, LedgerMark, NewTask, Record, Stored
 from tradewind.testing.memory import MemoryStore
+from tradewind.v1 import router_pb2
 from tradewind.v1.task_pb2 import TaskSpec
 from tradewind.view import RegionView
 
@@ -97,13 +98,11 @@ class Desk:
         now_ms, here, mark = self._clock.now_ms(), self._store.region, identity.mark
         packed = codec.pack(
             draft,
-            fingerprint=identity.fingerprint,
+            fingerprint=identity.fingerprint if identity.deduplicated else b"",
             fence=resolved.fence,
             traceparent="",
-            birth_region=here,
+            birth_region=here if identity.deduplicated else "",
             deduplicated=identity.deduplicated,
-            created_ms=now_ms,
-            rule=resolved.rule_name,
         )
         if mark is not None and draft.not_before_ms:
             mark = replace(mark, not_before_ms=draft.not_before_ms)
@@ -138,5 +137,12 @@ class Desk:
     def _receipt(self, task_id: str, state: State, *, duplicate: bool, rule: str) -> Receipt:
         region = self._store.region
         return receipt_of(
-            wire.receipt(task_id, region=region, state=state, duplicate=duplicate, rule=rule)
+            wire.receipt(
+                router_pb2.SubmitTaskResponse(),
+                task_id,
+                region=region,
+                state=state,
+                duplicate=duplicate,
+                rule=rule,
+            )
         )

@@ -63,8 +63,13 @@ def task(name: str, size: int = 1) -> NewTask:
     return NewTask(name, "default", "n", Priority.NORMAL, b"x" * size)
 
 
-def submits(flush: Flush, *names: str) -> list[asyncio.Task[EnqueueOutcome]]:
-    return [asyncio.create_task(flush.submit(task(name), timeout_s=5)) for name in names]
+async def submit(flush: Flush, one: NewTask) -> EnqueueOutcome | StoreError:
+    (outcome,) = await flush.send([one], timeout_s=5)
+    return outcome
+
+
+def submits(flush: Flush, *names: str) -> list[asyncio.Task[EnqueueOutcome | StoreError]]:
+    return [asyncio.create_task(submit(flush, task(name))) for name in names]
 
 
 async def turns(count: int = 3) -> None:
@@ -117,21 +122,52 @@ async def test_while_a_call_is_under_way_others_gather() -> None:
     assert gate.calls == [["a"], ["b", "c"]]
 
 
-async def test_what_gathered_leaves_as_soon_as_the_call_before_has_ended(
+async def test_what_comes_soon_after_a_call_gathers_though_the_call_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("router.flush.FLUSH_WAIT_MS", 3_600_000)
     gate = Gate()
+    gate.open.set()
     flush = Flush(gate, Ear())
-    first = submits(flush, "a")
-    await turns()
+    await asyncio.gather(*submits(flush, "a"))
     later = submits(flush, "b", "c")
     await turns()
-    gate.open.set()
 
-    await asyncio.gather(*first, *later)
-
+    assert gate.calls == [["a"]]
+    await flush.drain()
+    await asyncio.gather(*later)
     assert gate.calls == [["a"], ["b", "c"]]
+
+
+async def test_when_that_time_is_over_a_submit_leaves_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("router.flush.FLUSH_WAIT_MS", 0)
+    gate = Gate()
+    gate.open.set()
+    flush = Flush(gate, Ear())
+    await asyncio.gather(*submits(flush, "a"))
+    submits(flush, "b")
+
+    await turns()
+
+    assert gate.calls == [["a"], ["b"]]
+
+
+async def test_what_came_in_one_message_travels_in_one_call() -> None:
+    gate = Gate()
+    gate.open.set()
+    flush = Flush(gate, Ear())
+    gate.refused = {"2"}
+
+    one = flush.send([task(str(n)) for n in range(4)], timeout_s=5)
+    two = flush.send([task(str(n)) for n in range(4, MAX_FLUSH + 1)], timeout_s=5)
+    outcomes = [*await one, *await two]
+
+    assert [len(call) for call in gate.calls] == [4, MAX_FLUSH - 3]
+    assert isinstance(outcomes[2], StoreFull)
+    stored = [outcome for outcome in outcomes if isinstance(outcome, Stored)]
+    assert [one.task_id for one in stored] == [str(n) for n in range(MAX_FLUSH + 1) if n != 2]
 
 
 async def test_a_call_carries_so_many_tasks_and_so_many_calls_are_under_way() -> None:
@@ -152,7 +188,7 @@ async def test_large_payloads_do_not_pile_up_in_one_call() -> None:
     gate.open.set()
     flush = Flush(gate, Ear())
 
-    await asyncio.gather(*(flush.submit(task(str(n), MIB), timeout_s=5) for n in range(9)))
+    await asyncio.gather(*(submit(flush, task(str(n), MIB)) for n in range(9)))
 
     assert [len(call) for call in gate.calls] == [4, 4, 1]
 
@@ -218,8 +254,25 @@ async def test_a_bug_reaches_its_callers_and_the_flush_goes_on() -> None:
     gate.failure = ZeroDivisionError()
 
     with pytest.raises(ZeroDivisionError):
-        await flush.submit(task("a"), timeout_s=5)
+        await submit(flush, task("a"))
     gate.failure = None
 
-    assert await flush.submit(task("b"), timeout_s=5)
+    assert await submit(flush, task("b"))
     assert ear.under_way == 0
+
+
+async def test_a_flush_is_drained_once_nothing_waits_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("router.flush.FLUSH_WAIT_MS", 3_600_000)
+    gate = Gate()
+    gate.open.set()
+    flush = Flush(gate, Ear())
+    names = [str(n) for n in range(MAX_FLUSH * MAX_CALLS + 3)]
+    all_of_them = submits(flush, *names)
+    await turns(1)
+
+    await flush.drain()
+
+    assert sum(map(len, gate.calls)) == len(names)
+    await asyncio.gather(*all_of_them)

@@ -31,7 +31,7 @@ def test_without_a_key_there_is_no_entry() -> None:
     one = who()
 
     assert (one.mark, one.home, one.deduplicated) == (None, "", False)
-    assert len(one.fingerprint) == 32
+    assert one.fingerprint == b""  # nobody asks for it: whoever reads the task can reckon it
 
 
 def test_an_idempotency_key_makes_a_business_entry_for_the_queues_window() -> None:
@@ -186,3 +186,14 @@ def test_only_a_queue_that_accepts_has_stand_ins_and_they_are_inside_the_fence()
     assert {fenced.home, *fenced.stand_ins} == {"eu-west", "eu-north"}
     assert who(idempotency_key="k").stand_ins == ()
     assert who(lenient, request_id="r").stand_ins == ()
+
+
+def test_request_ids_of_one_group_lead_to_one_partition_and_to_entries_of_their_own() -> None:
+    group = "0123456789abcdef" * 2
+    drafts = [Draft("n", payload=b"{}", request_id=f"{group}.{n}") for n in range(1, 9)]
+    them = [who(request_id=draft.request_id) for draft in drafts]
+
+    places = {partition(draft, one, 64, 0) for draft, one in zip(drafts, them, strict=True)}
+
+    assert len(places) == 1
+    assert len({one.mark.key for one in them if one.mark}) == 8

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ class World:
         spec.timeout.FromMilliseconds(int(limit_s * 1000))
         signals = Signals()
         signals.report = self.report
-        prepared = prepare(replace(claim(packed(spec), name), token=token), app, FLEET, signals)
+        prepared = prepare(claim(packed(spec), name)._replace(token=token), app, FLEET, signals)
         assert isinstance(prepared, Job)
         return prepared
 

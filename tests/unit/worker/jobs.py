@@ -46,8 +46,6 @@ def packed(spec: TaskSpec, *, deduplicated: bool = False) -> bytes:
         traceparent="",
         birth_region="eu",
         deduplicated=deduplicated,
-        created_ms=0,
-        rule="",
     )
 
 

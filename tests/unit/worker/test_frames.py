@@ -1,7 +1,5 @@
 """What is sent over a child's socket comes out as it went in, or not at all."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.unit.worker.jobs import claim
@@ -60,10 +58,10 @@ def test_an_end_comes_out_as_it_went_in(ran: Ran) -> None:
 
 
 def test_a_claim_comes_out_as_it_went_in_but_for_its_past() -> None:
-    sent = replace(
-        claim(b"\x00\xff"), priority=Priority.HIGH, token=2**53 + 1, suspect=True, hops=b"past"
+    sent = claim(b"\x00\xff")._replace(
+        priority=Priority.HIGH, token=2**53 + 1, suspect=True, hops=b"past"
     )
-    assert frames.claim_in(opened(frames.run(sent, 250))) == (replace(sent, hops=b""), 250)
+    assert frames.claim_in(opened(frames.run(sent, 250))) == (sent._replace(hops=b""), 250)
 
 
 @pytest.mark.parametrize("head", NONSENSE.values(), ids=NONSENSE)

@@ -30,8 +30,6 @@ def packed() -> bytes:
         traceparent="00-trace",
         birth_region="us-east",
         deduplicated=False,
-        created_ms=0,
-        rule="",
     )
 
 
@@ -134,7 +132,7 @@ def test_the_task_that_tells_stands_beside_the_dead_one() -> None:
     assert (place.partition, place.region_code) == (3, ids.region_code("eu-west"))
     assert (told.queue, told.name, told.fence, told.max_crashes) == ("ops", "tell", ("eu",), 7)
     stored = codec.unpack(told.packed)
-    assert (stored.announces, stored.traceparent, stored.rule) == (TASK_ID, "00-trace", "on_dead")
+    assert (stored.announces, stored.traceparent) == (TASK_ID, "00-trace")
     assert (list(stored.fence), list(stored.spec.residency)) == (["eu"], ["eu"])
     assert (stored.spec.name, stored.spec.queue, stored.spec.tenant) == ("tell", "ops", "acme")
     arguments = json.loads(stored.spec.payload)

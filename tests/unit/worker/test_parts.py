@@ -36,9 +36,9 @@ def test_a_partition_is_in_reach_from_its_first_answer_to_the_next_failure() -> 
     clock = ManualClock()
     reach = Reach(clock)
     seen = [reach.for_ms(0)]
-    reach.reached(0)
+    reach.reached((0,))
     clock.advance(5)
-    reach.reached(0)
+    reach.reached((0,))
     clock.advance(5)
     seen.append(reach.for_ms(0))
     reach.interrupted()
@@ -55,13 +55,23 @@ def test_the_longest_lease_of_the_file_rules_the_reaper() -> None:
 def test_hints_go_first_and_every_partition_has_its_turn() -> None:
     line = Line()
     for partition in (5, 6):
-        line.has_more(partition)
+        line.has_more(partition, 1)
     line.hinted(1)
     line.hinted(6)
-    turns = [line.choose(2)]
-    line.has_more(1)
-    turns += [line.choose(1), line.choose(9), line.choose(1)]
+    turns = [line.choose(2, room=9)]
+    line.has_more(1, 1)
+    turns += [line.choose(1, room=9), line.choose(9, room=9), line.choose(1, room=9)]
     assert turns == [[1, 6], [5], [1], []]
+
+
+def test_no_more_partitions_are_asked_than_fill_the_room() -> None:
+    line = Line()
+    for partition, left in ((1, 50), (2, 5_000), (3, 5_000), (4, 5_000)):
+        line.has_more(partition, left)
+    assert line.choose(4, room=128) == [1, 2, 3], "50, and a claim of 64 each"
+    line.hinted(2)
+    assert line.choose(4, room=1) == [2, 4], "a hint may mean no task at all"
+    assert not line
 
 
 def test_work_for_others_is_left_alone_for_a_second() -> None:
@@ -98,7 +108,7 @@ def test_the_heartbeat_tells_rate_and_service_time() -> None:
     pace = Pace(pool, clock)
     for _ in range(20):
         clock.advance(100)
-        pace.ended(0.5)
+        pace.ended([0.5])
     pace.busy = 3
     pace.depths[7] = (5, 99)
     beat = pace.beat()

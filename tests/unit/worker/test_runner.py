@@ -26,11 +26,15 @@ async def fine() -> int:
     return 1
 
 
+async def fails() -> NoReturn:
+    raise ValueError
+
+
 def breaks(*_: object, **__: object) -> NoReturn:
     raise RuntimeError(SECRET)
 
 
-async def breaks_later(*_: object) -> NoReturn:
+def cancels(*_: object, **__: object) -> NoReturn:
     raise asyncio.CancelledError(SECRET)
 
 
@@ -53,8 +57,10 @@ async def runner_of(home: RegionStore, parts: Parts) -> AsyncGenerator[Runner]:
 
 FAULTS = {
     "preparing": ("worker.runner.prepare", breaks),
-    "attempting": ("worker.runner.attempt", breaks),
-    "attempting, in the guise of a cancellation": ("worker.runner.attempt", breaks_later),
+    "beginning": ("worker.runner.Attempts.begin", breaks),
+    "beginning, in the guise of a cancellation": ("worker.runner.Attempts.begin", cancels),
+    "judging": ("worker.run._ended", breaks),
+    "judging, in the guise of a cancellation": ("worker.run._ended", cancels),
     "encoding": ("tradewind.attempts.outcome.returned", breaks),
     "settling": ("worker.runner.settle", breaks),
 }
@@ -73,7 +79,7 @@ async def test_a_fault_of_the_worker_is_a_failed_attempt(
     parts = Parts(home, one_region, fine)
     (claim,) = await claims(home, 1)
     async with runner_of(home, parts) as runner:
-        runner.start(claim, parts.clock.monotonic_ms(), stopping=False)
+        runner.start([claim], parts.clock.monotonic_ms(), stopping=False)
         await runner.idle()
     record = await home.read(claim.task_id)
     assert isinstance(record, Record)
@@ -86,6 +92,33 @@ async def test_a_fault_of_the_worker_is_a_failed_attempt(
     assert (runner.busy, parts.guard.held) == (0, 0)
     assert "the worker failed at a task" in caplog.text
     assert SECRET not in caplog.text
+
+
+ASIDE = {
+    "the pace": "worker.pool.Pace.ended",
+    "the watch": "worker.watch.Watch.forget",
+    "the log": "worker.runner.Runner._tell_failure",
+}
+
+
+@pytest.mark.parametrize("place", ASIDE.values(), ids=ASIDE)
+async def test_a_fault_in_what_is_only_said_of_attempts_costs_no_slot(
+    home: RegionStore, one_region: Fleet, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Those that end in one turn of the event loop end in one step: none may take the rest along.
+
+    A slot that is never left is one less until the worker ends; with all of them gone it claims
+    nothing, and looks alive.
+    """
+    monkeypatch.setattr(place, breaks)
+    parts = Parts(home, one_region, fails)
+    held = await claims(home, 3)
+    async with runner_of(home, parts) as runner:
+        runner.start(held, parts.clock.monotonic_ms(), stopping=False)
+        await runner.idle()
+    records = [await home.read(claim.task_id) for claim in held]
+    assert [r.state for r in records if isinstance(r, Record)] == [State.FAILED] * 3
+    assert (runner.busy, parts.guard.held) == (0, 0)
 
 
 async def test_a_cancel_that_is_heard_before_its_claim_arrives_holds(
@@ -102,12 +135,12 @@ async def test_a_cancel_that_is_heard_before_its_claim_arrives_holds(
     async with runner_of(home, parts) as runner:
         await home.cancel(first.task_id, retention_ms=KEEP_MS)
         runner.call_off(first.task_id)
-        runner.start(first, parts.clock.monotonic_ms(), stopping=False)
+        runner.start([first], parts.clock.monotonic_ms(), stopping=False)
         await runner.idle()
         assert started == []
         runner.call_off(second.task_id)
         runner.arrived()  # no claim was under way: that word was for others
-        runner.start(second, parts.clock.monotonic_ms(), stopping=False)
+        runner.start([second], parts.clock.monotonic_ms(), stopping=False)
         await runner.idle()
     records = [await home.read(claim.task_id) for claim in (first, second)]
     assert [r.state for r in records if isinstance(r, Record)] == [
@@ -122,7 +155,7 @@ async def test_what_arrives_while_the_worker_stops_is_handed_back(
     parts = Parts(home, one_region, fine)
     (claim,) = await claims(home, 1)
     async with runner_of(home, parts) as runner:
-        runner.start(claim, parts.clock.monotonic_ms(), stopping=True)
+        runner.start([claim], parts.clock.monotonic_ms(), stopping=True)
         await runner.idle()
     record = await home.read(claim.task_id)
     assert isinstance(record, Record)
@@ -152,7 +185,7 @@ async def test_a_suspect_takes_no_slot_and_its_death_is_counted(
     second, last = await suspect(home, 2), await suspect(home, 3)
     async with runner_of(home, parts) as runner:
         for claim in (second, last):
-            runner.start(claim, parts.clock.monotonic_ms(), stopping=False)
+            runner.start([claim], parts.clock.monotonic_ms(), stopping=False)
             assert (runner.busy, len(runner.suspects)) == (0, 1)
             await runner.idle()
     await parts.children.close()
@@ -186,7 +219,7 @@ async def test_a_suspect_without_a_place_goes_back_and_its_crash_before_others_s
     monkeypatch.setattr("worker.runner.apart.attempt", looks)
     async with runner_of(home, parts) as runner:
         for claim in (second, last):
-            runner.start(claim, parts.clock.monotonic_ms(), stopping=False)
+            runner.start([claim], parts.clock.monotonic_ms(), stopping=False)
         await runner.idle()
     assert seen == [(State.PENDING, 2)]
 
@@ -199,10 +232,10 @@ async def test_half_of_the_slots_stuck_wear_a_process_out(
     parts = Parts(home, one_region, lambda: release.wait(10), timeout=0.02)
     first, second = await claims(home, 2)
     async with runner_of(home, parts) as runner:
-        runner.start(first, parts.clock.monotonic_ms(), stopping=False)
+        runner.start([first], parts.clock.monotonic_ms(), stopping=False)
         await runner.idle(but_stuck=True)
         assert (parts.heard, runner.active()) == ([], True)
-        runner.start(second, parts.clock.monotonic_ms(), stopping=False)
+        runner.start([second], parts.clock.monotonic_ms(), stopping=False)
         await runner.idle(but_stuck=True)
         assert (parts.heard, runner.busy, parts.guard.held) == (["worn out"], 2, 2)
         runner.end_all()

@@ -51,8 +51,8 @@ CLAIM = Claim(
     claimed_ms=0,
     hop_count=0,
 )
-LAST = replace(CLAIM, attempt=3)
-MOVED = replace(LAST, hop_count=1)
+LAST = CLAIM._replace(attempt=3)
+MOVED = LAST._replace(hop_count=1)
 POLICY = QueuePolicy(
     backoff=Backoff(initial_ms=1000, factor=2.0, max_ms=5000),
     retention=Retention(completed_ms=10, dead_ms=20),
@@ -102,10 +102,10 @@ CASES: dict[str, tuple[Claim, Verdict, Terms, Settlement]] = {
     ),
     "a failure with attempts left waits": (CLAIM, Failed(ERROR), TERMS, RetryAt(CLAIM, 500, ERROR)),
     "the wait doubles": (
-        replace(CLAIM, attempt=2),
+        CLAIM._replace(attempt=2),
         Failed(ERROR),
         TERMS,
-        RetryAt(replace(CLAIM, attempt=2), 1000, ERROR),
+        RetryAt(CLAIM._replace(attempt=2), 1000, ERROR),
     ),
     "a time-out with attempts left waits": (
         CLAIM,
@@ -189,11 +189,11 @@ CASES: dict[str, tuple[Claim, Verdict, Terms, Settlement]] = {
         ),
     ),
     "a task that has moved more often says how often": (
-        replace(LAST, hop_count=2),
+        LAST._replace(hop_count=2),
         Failed(ERROR),
         TERMS,
         Bury(
-            replace(LAST, hop_count=2),
+            LAST._replace(hop_count=2),
             "exhausted",
             ERROR,
             20,

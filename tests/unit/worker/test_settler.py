@@ -20,7 +20,9 @@ from tradewind.task import (
     RetryAt,
     Settlement,
 )
+from worker.patience import lasting
 from worker.settler import Settler
+from worker.slot import Slot
 
 BAD = "\udcff"  # a lone surrogate: no Redis command can hold it
 
@@ -48,8 +50,7 @@ async def settle(
     store: RegionStore, fleet: Fleet, settlements: list[Settlement]
 ) -> tuple[dict[str, str], list[Record]]:
     async with settler_of(store, fleet) as (settler, said):
-        for settlement in settlements:
-            settler.put(settlement)
+        settler.put(settlements)
         async with asyncio.timeout(10):
             await settler.idle()
     records = [await store.read(settlement.claim.task_id) for settlement in settlements]
@@ -88,7 +89,7 @@ async def test_what_nothing_can_be_left_out_of_is_given_up(
     home: RegionStore, one_region: Fleet
 ) -> None:
     good, bad = await claims(home, 2)
-    said, _ = await settle(home, one_region, [Release(good), Release(replace(bad, queue=BAD))])
+    said, _ = await settle(home, one_region, [Release(good), Release(bad._replace(queue=BAD))])
     assert said == {good.task_id: "released"}
 
 
@@ -131,3 +132,35 @@ async def test_a_crash_is_another_try_until_it_was_the_last_one(
         (State.PENDING, ""),
         (State.DEAD_LETTER, "crashed"),
     ]
+
+
+async def test_a_fault_of_ours_at_one_batch_holds_up_neither_the_next_nor_the_worker(
+    home: RegionStore, one_region: Fleet
+) -> None:
+    """What is never settled would count as backlog for ever, and a worker with that claims nothing.
+
+    Nor may it keep its lease: somebody else is to hear of the task.
+    """
+    parts = Parts(home, one_region)
+    said: list[str] = []
+
+    def settled(settlement: Settlement, outcome: str) -> None:
+        if outcome == "released":
+            raise RuntimeError
+        said.append(settlement.claim.task_id)
+
+    settler = Settler(
+        home, fleet=one_region, guard=parts.guard, reach=parts.reach, on_settled=settled
+    )
+    first, second = await claims(home, 2)
+    slots = [Slot(claim, asyncio.get_running_loop()) for claim in (first, second)]
+    parts.guard.hold(slots, parts.clock.monotonic_ms())
+    running = asyncio.create_task(lasting(settler.run, "settling"))
+    async with asyncio.timeout(10):
+        settler.put([Release(first)])
+        await settler.idle()
+        assert (settler.backlog, parts.guard.held) == (0, 1)
+        settler.put([Finish(second, b"1", "application/json", KEEP_MS)])
+        await settler.idle()
+    running.cancel()
+    assert (said, settler.backlog, parts.guard.held) == ([second.task_id], 0, 0)

@@ -1,7 +1,7 @@
 """Places for suspects: two at most, and a last chance has no neighbour for a while."""
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -24,8 +24,8 @@ PLACE = 5
 
 def suspect(task_id: str, crashes: int) -> Claim:
     """`crashes` with the one that is booked for the run that the claim stands for."""
-    return replace(
-        claim(b""), task_id=task_id, crashes=crashes, suspect=True, partition=PLACE, token=crashes
+    return claim(b"")._replace(
+        task_id=task_id, crashes=crashes, suspect=True, partition=PLACE, token=crashes
     )
 
 
@@ -112,7 +112,7 @@ async def test_a_last_chance_waits_for_a_neighbour_for_a_lease_at_most(
     ward: Ward, queue: str, longest_ms: int
 ) -> None:
     assert ward.suspects.admit(SECOND)
-    last = replace(LAST, queue=queue)
+    last = LAST._replace(queue=queue)
     assert ward.refused_until(last, longest_ms + PAUSE_MS) >= longest_ms
     assert len(ward.suspects) == 2
 
@@ -121,7 +121,7 @@ async def test_a_last_chance_waits_for_a_neighbour_for_a_lease_at_most(
 async def test_others_wait_for_a_last_chance_for_a_lease_at_most(
     ward: Ward, queue: str, longest_ms: int
 ) -> None:
-    assert ward.suspects.admit(replace(LAST, queue=queue))
+    assert ward.suspects.admit(LAST._replace(queue=queue))
     assert ward.refused_until(SECOND, longest_ms) == longest_ms
     assert len(ward.suspects) == 2
 

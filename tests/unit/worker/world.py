@@ -30,8 +30,6 @@ def a_task(index: int, *, expires_ms: int = 0) -> NewTask:
         traceparent="",
         birth_region="eu-west",
         deduplicated=False,
-        created_ms=0,
-        rule="",
     )
     task_id = ids.mint(1_700_000_000_000, ids.region_code("eu-west"), PLACE, index)
     return NewTask(task_id, "default", "t", Priority.NORMAL, packed, expires_ms=expires_ms)

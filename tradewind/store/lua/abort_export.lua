@@ -17,11 +17,11 @@
 -- ARGV[6] retry_after_ms  int, "" = settled
 -- ARGV[7] hooked          JSON object: queue -> whether it has an on_dead; see lib/announce
 -- RETURNS {"ok", state} | {"stale", state, epoch, target}
--- @include now counts changed announce bury
+-- @include read now counts changed announce bury
 local record, counts, moving = KEYS[1], KEYS[2], KEYS[6]
 local keys = { counts = counts, dead = KEYS[3], dead_until = KEYS[4], outbox = KEYS[5],
   hooks = KEYS[7], hooked = ARGV[7] }
-local v = redis.call('HMGET', record, 'st', 'ep', 'mt', 'q', 'dk', 'ms', 'fa', 'du')
+local v = read(record, 's', 'ep', 'mt', 'q', 'dk', 'ms', 'fa', 'du')
 if v[1] ~= 'MOVING' or v[2] ~= ARGV[3] or v[3] ~= ARGV[4] then
   return { 'stale', v[1] or '', v[2] or '0', v[3] or '' }
 end

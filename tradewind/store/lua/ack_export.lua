@@ -10,9 +10,9 @@
 -- ARGV[4] target   region
 -- ARGV[5] keep_ms  int, of the pointer
 -- RETURNS {"ok"} | {"stale", state, epoch, target}
--- @include counts changed remains
+-- @include read counts changed remains
 local record, counts, moving = KEYS[1], KEYS[2], KEYS[3]
-local v = redis.call('HMGET', record, 'st', 'ep', 'mt', 'q')
+local v = read(record, 's', 'ep', 'mt', 'q')
 if v[2] ~= ARGV[3] or v[3] ~= ARGV[4] then
   return { 'stale', v[1] or '', v[2] or '0', v[3] or '' }
 end
@@ -22,7 +22,7 @@ end
 if v[1] ~= 'MOVING' then
   return { 'stale', v[1], v[2], v[3] }
 end
-redis.call('HSET', record, 'st', 'FORWARDED')
+redis.call('HSET', record, 's', 'FORWARDED')
 changed(ARGV[1], record, ARGV[2])
 remains(record)
 redis.call('PEXPIRE', record, ARGV[5])

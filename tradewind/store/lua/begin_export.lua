@@ -15,11 +15,11 @@
 -- ARGV[4] target   region
 -- ARGV[5] groups   of the caller's own region, comma-separated: it must be inside the fence
 -- RETURNS {"ok", fields} | {"fenced"} | {"stale", state, epoch, target}
--- @include now counts changed
+-- @include read now counts changed
 local record, counts, dead, dead_until = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local outbox, moving = KEYS[5], KEYS[6]
 local task_id, target = ARGV[2], ARGV[4]
-local v = redis.call('HMGET', record, 'st', 'ep', 'mt', 'fn', 'q', 'se')
+local v = read(record, 's', 'ep', 'mt', 'fn', 'q', 'se')
 if v[4] and v[4] ~= '' then
   local inside = false
   for group in string.gmatch(ARGV[5], '[^,]+') do
@@ -35,9 +35,9 @@ end
 if v[1] ~= 'DEAD_LETTER' or v[2] ~= ARGV[3] or v[6] then
   return { 'stale', v[1] or '', v[2] or '0', v[3] or '' }
 end
-redis.call('HSET', record, 'ms', v[1], 'st', 'MOVING', 'mt', target,
-  'du', redis.call('ZSCORE', dead_until, task_id) or '0') -- abort_export restores both
-redis.call('HINCRBY', record, 'ep', 1)
+local until_ms = redis.call('ZSCORE', dead_until, task_id) or '0'
+redis.call('HSET', record, 's', 'MOVING', 'mt', target, 'ep', v[2] + 1, 'ms', v[1],
+  'du', until_ms) -- abort_export restores both
 redis.call('ZREM', dead, task_id)
 redis.call('ZREM', dead_until, task_id)
 redis.call('ZREM', outbox, task_id)

@@ -23,7 +23,7 @@
 -- EACH ARGV traceback
 -- RETURNS {"ok", item...}; item: {"ok", task_id} | {"ok", task_id, state}
 -- RETURNS | {"lost", task_id, state} | {"missing", task_id}
--- @include now counts changed ended held instead announce bury
+-- @include read now counts changed ended held instead announce bury
 local leases, prefix = KEYS[2], ARGV[1]
 local keys = { counts = KEYS[1], dead = KEYS[3], dead_until = KEYS[4], outbox = KEYS[5],
   hooks = KEYS[6], hooked = ARGV[2] }

@@ -18,11 +18,11 @@
 -- ARGV[3] retention_ms  int, of the record once cancelled
 -- RETURNS {"cancelled"} | {"requested"} | {"late", state} | {"pointer", mark, epoch, target}
 -- RETURNS | {"missing"} | {"moving"}
--- @include now here places counts changed ended due waiting
+-- @include read now here places counts changed ended due waiting
 local record, counts, expiry = KEYS[1], KEYS[2], KEYS[6]
 local due = { KEYS[3], KEYS[4], KEYS[5] }
 local prefix, task_id = ARGV[1], ARGV[2]
-local v = redis.call('HMGET', record, 'st', 'q', 'pr', 'cq', 'ep', 'mt', 'cr')
+local v = read(record, 's', 'q', 'pr', 'cq', 'ep', 'mt', 'cr')
 local state = v[1]
 if not state or state == 'PURGED' then
   return { 'missing' }

@@ -10,7 +10,7 @@
 -- EACH ARGV epoch         int
 -- EACH ARGV retention_ms  int
 -- RETURNS {"ok", item...}; item: {"ok", task_id} | {"lost", task_id, state} | {"missing", task_id}
--- @include now counts changed ended held
+-- @include read now counts changed ended held
 local counts, leases, prefix = KEYS[1], KEYS[2], ARGV[1]
 local KEYS_EACH, ARGV_EACH = 1, 4
 local now_ms = math.floor(now_us() / 1000)

@@ -23,7 +23,7 @@
 -- EACH ARGV failover       why it will not move on, or ""
 -- RETURNS {"ok", item...}; item: {"ok", task_id} | {"ok", task_id, state}
 -- RETURNS | {"lost", task_id, state} | {"missing", task_id}
--- @include now places counts wake changed ready ended over held instead announce bury crash
+-- @include read now places counts wake changed ready ended over held instead announce bury crash
 local keys = { counts = KEYS[1], leases = KEYS[2], dead = KEYS[3], dead_until = KEYS[4],
   outbox = KEYS[5], expiry = KEYS[6], hooks = KEYS[7], hooked = ARGV[2] }
 local prefix = ARGV[1]
@@ -39,7 +39,7 @@ for i = 0, (#KEYS - 7) / KEYS_EACH - 1 do
       failover = ARGV[a + 6] })
     item = { 'ok', ARGV[a], state ~= 'PENDING' and state or nil }
   elseif item[3] == 'DEAD_LETTER' then
-    local v = redis.call('HMGET', record, 'dk', 'tk', 'ep')
+    local v = read(record, 'dk', 'tk', 'ep')
     if v[1] == 'crashed' and v[2] == ARGV[a + 1] and v[3] == ARGV[a + 2] then
       item[1] = 'ok' -- a repeat: of this very call, or of a lease that ended in between
     end

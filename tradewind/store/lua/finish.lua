@@ -13,34 +13,48 @@
 -- EACH ARGV content_type
 -- RETURNS {"ok", item...}; item: {"ok", task_id} | {"lost", task_id, state} | {"missing", task_id}
 -- RETURNS | {"moving"}
--- @include now here counts changed ended held done
+-- @include read now here pieces counts changed ended held done
 local counts, leases, prefix = KEYS[1], KEYS[2], ARGV[1]
 local KEYS_EACH, ARGV_EACH = 1, 6
 local now_ms = math.floor(now_us() / 1000)
 local items = (#KEYS - 2) / KEYS_EACH
-local marks, left_ms = {}, {}
+local seen, marks, left_ms = {}, {}, {}
 for i = 0, items - 1 do
-  local done_key = redis.call('HGET', KEYS[3 + i * KEYS_EACH], 'dd')
-  if done_key then marks[i], left_ms[i] = done_mark(prefix, done_key, now_ms) end
+  local record = KEYS[3 + i * KEYS_EACH]
+  local v = seen[record]
+    or redis.call('HMGET', record, 's', 'tk', 'ep', 'q', 'rv', 'wt', 'dd', 'bk', 'cr')
+  v[3] = v[3] or '1'
+  if v[7] then marks[i], left_ms[i] = done_mark(prefix, v[7], now_ms) end
   if marks[i] and not here({ marks[i] }) then
     return { 'moving' }
   end
+  seen[record] = v
 end
-local reply = { 'ok' }
+local reply, sums, gone = { 'ok' }, {}, {}
 for i = 0, items - 1 do
   local record, a = KEYS[3 + i * KEYS_EACH], 2 + i * ARGV_EACH
-  local item = not_reporting(record, ARGV[a], ARGV[a + 1], ARGV[a + 2], 'COMPLETED')
+  local v = seen[record]
+  local item = not_held_by(v, ARGV[a], ARGV[a + 1], ARGV[a + 2], 'COMPLETED')
   if not item then
-    redis.call('HSET', record, 'rs', ARGV[a + 4], 'rt', ARGV[a + 5])
-    redis.call('ZREM', leases, ARGV[a])
-    count(counts, 'r:' .. redis.call('HGET', record, 'q'), -1)
-    local keep_ms = math.max(1, tonumber(ARGV[a + 3])) -- SET refuses 0, after the writes above
-    ended(prefix, record, ARGV[a], 'COMPLETED', now_ms, keep_ms)
-    if marks[i] and left_ms[i] > 0 then
-      redis.call('SET', marks[i], ARGV[a], 'PX', int(math.min(keep_ms, left_ms[i])), 'NX')
+    v[1] = 'COMPLETED' -- a second report within this call is a repeat
+    if v[8] then redis.call('HSET', record, 'cr', v[9] - 1) end -- see not_reporting
+    if ARGV[a + 5] == 'application/json' then -- readers know what it is then
+      end_run(prefix, record, ARGV[a], v[5], v[6], 'COMPLETED', now_ms, ARGV[a + 3],
+        'rs', ARGV[a + 4])
+    else
+      end_run(prefix, record, ARGV[a], v[5], v[6], 'COMPLETED', now_ms, ARGV[a + 3],
+        'rs', ARGV[a + 4], 'rt', ARGV[a + 5])
     end
+    if marks[i] and left_ms[i] > 0 then
+      local keep_ms = math.max(1, math.min(tonumber(ARGV[a + 3]), left_ms[i])) -- SET refuses 0
+      redis.call('SET', marks[i], ARGV[a], 'PX', int(keep_ms), 'NX')
+    end
+    add(sums, 'r:' .. v[4], -1)
+    gone[#gone + 1] = ARGV[a]
     item = { 'ok', ARGV[a] }
   end
   reply[#reply + 1] = item
 end
+book(counts, sums)
+in_pieces('ZREM', leases, gone)
 return reply

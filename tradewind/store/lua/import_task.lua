@@ -27,11 +27,11 @@
 -- ARGV[14] hop_count    int
 -- ARGV[15] max_crashes  int, "" = 3
 -- ARGV[16] done_key
--- ARGV[17] created_ms   int
+-- ARGV[17] age_ms       int, from the time that its id tells to its acceptance
 -- ARGV[18] expires_ms   int, "" = never
 -- ARGV[19] keep_ms      int, of its record once expired
 -- RETURNS {"imported"} | {"known"} | {"refused"} | {"late"} | {"foreign", deployment, region}
--- @include now counts wake changed ready ended over memory
+-- @include read now counts wake changed ready ended over memory
 local identity, record, memory, imports, counts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local prefix, task_id, epoch = ARGV[3], ARGV[4], tonumber(ARGV[5])
 local who = redis.call('HMGET', identity, 'deployment', 'region')
@@ -45,7 +45,7 @@ end
 if refused >= epoch then
   return { 'refused' }
 end
-local v = redis.call('HMGET', record, 'st', 'ep')
+local v = read(record, 's', 'ep')
 if v[1] and tonumber(v[2]) >= epoch then
   return { v[1] == 'REFUSED' and 'refused' or 'known' }
 end
@@ -57,8 +57,9 @@ if now_ms > tonumber(ARGV[6]) then
   return { 'late' }
 end
 redis.call('HDEL', record, 'mt')
-redis.call('HSET', record, 'sp', ARGV[10], 'q', ARGV[7], 'n', ARGV[8], 'pr', ARGV[9],
-  'ep', ARGV[5], 'tk', ARGV[12], 'hp', ARGV[13], 'hc', ARGV[14], 'ca', ARGV[17])
+redis.call('HSET', record, 'p', ARGV[10], 'q', ARGV[7], 'n', ARGV[8], 'pr', ARGV[9],
+  'ep', ARGV[5], 'tk', ARGV[12], 'hp', ARGV[13], 'hc', ARGV[14], 'c', ARGV[17])
+redis.call('HSETNX', record, 'rv', 0) -- what follows is its first revision, unless it was here
 redis.call('PERSIST', record)
 if ARGV[11] ~= '' then redis.call('HSET', record, 'fn', ARGV[11]) end
 if ARGV[15] ~= '' then redis.call('HSET', record, 'mc', ARGV[15]) end

@@ -11,9 +11,9 @@
 -- ARGV[5] retry_after_ms  int, "" = settled
 -- ARGV[6] hooked          JSON object: queue -> whether it has an on_dead; see lib/announce
 -- RETURNS {"ok"} | {"stale"}
--- @include now changed announce
+-- @include read now changed announce
 local record, outbox = KEYS[1], KEYS[2]
-local v = redis.call('HMGET', record, 'st', 'ep', 'fo', 'se', 'q')
+local v = read(record, 's', 'ep', 'fo', 'se', 'q')
 if v[1] ~= 'DEAD_LETTER' or v[2] ~= ARGV[3] or v[4] then
   if v[1] ~= 'DEAD_LETTER' or v[4] then -- dead at another epoch it is still to be looked at
     redis.call('ZREM', outbox, ARGV[2])

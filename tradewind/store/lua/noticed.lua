@@ -10,7 +10,7 @@
 -- RETURNS {"ok"} | {"stale"}
 -- @include now
 local record, hooks = KEYS[1], KEYS[2]
-local v = redis.call('HMGET', record, 'st', 'tk')
+local v = redis.call('HMGET', record, 's', 'tk')
 local is_due = redis.call('ZSCORE', hooks, ARGV[1])
 if v[1] ~= 'DEAD_LETTER' or (v[2] or '0') ~= ARGV[2] or not is_due then
   return { 'stale' }

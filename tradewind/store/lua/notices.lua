@@ -19,7 +19,7 @@ end
 local reply, gone = { 'ok', int(now_ms) }, {}
 for _, id in ipairs(ids) do
   local record = prefix .. 't:' .. id
-  if redis.call('HGET', record, 'st') == 'DEAD_LETTER' then
+  if redis.call('HGET', record, 's') == 'DEAD_LETTER' then
     redis.call('ZADD', hooks, int(now_ms + tonumber(ARGV[3])), id)
     reply[#reply + 1] = { id, redis.call('HGETALL', record) }
   else -- revived by a worker of a release that knew no hooks

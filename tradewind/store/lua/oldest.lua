@@ -12,7 +12,7 @@
 -- ARGV[2] limit   int, lists to look at, and parked lists as many again
 -- RETURNS {"ok", item...}; item: {queue, priority, age_ms}; a place may come more than once
 -- RETURNS | {"moving"}
--- @include now here ticket
+-- @include read now here ticket
 local prefix, limit, HEADS, DUE = ARGV[1], tonumber(ARGV[2]), 4, 16
 local now_ms = math.floor(now_us() / 1000)
 local reply, lists = { 'ok' }, {}
@@ -23,7 +23,7 @@ local function tell(id, at_revision, since_ms)
   if not here({ record }) then
     return false
   end
-  local v = redis.call('HMGET', record, 'st', 'rv', 'pr', 'q')
+  local v = read(record, 's', 'rv', 'pr', 'q')
   local waits = at_revision and v[1] == 'PENDING' and v[2] == at_revision
     or not at_revision and (v[1] == 'SCHEDULED' or v[1] == 'FAILED')
   if waits then

@@ -10,7 +10,7 @@
 -- EACH ARGV fraction  0 .. 1
 -- EACH ARGV note
 -- RETURNS {"ok", item...}; item: {"ok", task_id} | {"lost", task_id, state} | {"missing", task_id}
--- @include changed held
+-- @include read changed held
 local KEYS_EACH, ARGV_EACH = 1, 5
 local reply = { 'ok' }
 for i = 0, (#KEYS - 0) / KEYS_EACH - 1 do

@@ -13,13 +13,13 @@
 -- ARGV[3] epoch   int, as the caller read it
 -- ARGV[4] ttl_ms  int, of what is left: not below the life of an enqueue under way
 -- RETURNS {"ok"} | {"stale"}
--- @include counts changed remains
+-- @include read counts changed remains
 local record = KEYS[1]
-local v = redis.call('HMGET', record, 'st', 'ep', 'q')
+local v = read(record, 's', 'ep', 'q')
 if v[1] ~= 'DEAD_LETTER' or v[2] ~= ARGV[3] then
   return { 'stale' }
 end
-redis.call('HSET', record, 'st', 'PURGED')
+redis.call('HSET', record, 's', 'PURGED')
 changed(ARGV[1], record, ARGV[2])
 remains(record)
 redis.call('PEXPIRE', record, ARGV[4])

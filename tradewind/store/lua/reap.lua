@@ -15,7 +15,7 @@
 -- ARGV[4] hooked  JSON object: queue -> whether it has an on_dead; see lib/announce
 -- RETURNS {"ok", item...}; item: {task_id, worker_id, state, queue}
 -- RETURNS | {"moving"}
--- @include now here places counts wake changed ready ended over instead announce bury crash
+-- @include read now here places counts wake changed ready ended over instead announce bury crash
 local leases, prefix, limit = KEYS[2], ARGV[1], tonumber(ARGV[2])
 local keys = { counts = KEYS[1], leases = leases, dead = KEYS[3], dead_until = KEYS[4],
   outbox = KEYS[5], expiry = KEYS[6], hooks = KEYS[7], hooked = ARGV[4] }

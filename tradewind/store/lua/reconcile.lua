@@ -24,7 +24,7 @@
 -- RETURNS {"ok", queues, item...}; queues: of those that are ready; item: {task_id, kind} for each
 -- RETURNS repair; kind "unsearched" is none: there are too many tickets to look for its own
 -- RETURNS | {"moving"}
--- @include now here places counts wake changed ready ticket lost order
+-- @include read now here places counts wake changed ready ticket lost order
 local KEYS_EACH, ARGV_EACH = 2, 1
 local now_ms = int(math.floor(now_us() / 1000))
 local c = { prefix = ARGV[1], look = tonumber(ARGV[3]), lists = {}, gone = {}, now_ms = now_ms,
@@ -34,7 +34,7 @@ local c = { prefix = ARGV[1], look = tonumber(ARGV[3]), lists = {}, gone = {}, n
 local found, queues, reply = {}, {}, { 'ok', {} }
 for i = 0, (#KEYS - 12) / KEYS_EACH - 1 do
   local record, memory = KEYS[13 + i * KEYS_EACH], KEYS[14 + i * KEYS_EACH]
-  local v = redis.call('HMGET', record, 'st', 'q', 'pr', 'cr', 'n', 'rv', 'ex', 'nx', 'fa', 'se')
+  local v = read(record, 's', 'q', 'pr', 'cr', 'n', 'rv', 'ex', 'nx', 'fa', 'se')
   local t = { id = ARGV[4 + i * ARGV_EACH], record = record, state = v[1], queue = v[2],
     priority = v[3], crashes = v[4], name = v[5] or '', revision = v[6], expires_ms = v[7],
     due_ms = v[8], died_ms = v[9] or now_ms, settled = v[10] }

@@ -14,7 +14,7 @@
 -- ARGV[2] most    int
 -- ARGV[3] queues  JSON list: with ready tasks, by their records; others are learnt from counts
 -- RETURNS {"ok", field...}: what was wrong | {"many"} | {"moving"}
--- @include now here places counts ticket census
+-- @include read now here places counts ticket census
 local counts, parked, prefix = KEYS[1], KEYS[8], ARGV[1]
 local c = { prefix = prefix, left = tonumber(ARGV[2]), ids = {}, queues = {} }
 for _, queue in ipairs(cjson.decode(ARGV[3])) do

@@ -13,9 +13,9 @@
 -- ARGV[2] task_id
 -- ARGV[3] epoch   int, as the caller read it
 -- RETURNS {"ok"} | {"stale"} | {"moving"}
--- @include now here counts wake changed ready over
+-- @include read now here counts wake changed ready over
 local record, counts, prefix, task_id = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
-local v = redis.call('HMGET', record, 'st', 'ep', 'q', 'pr')
+local v = read(record, 's', 'ep', 'q', 'pr')
 if v[1] ~= 'DEAD_LETTER' or v[2] ~= ARGV[3] then
   return { 'stale' }
 end

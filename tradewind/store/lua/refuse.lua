@@ -6,13 +6,14 @@
 -- ARGV[1] epoch   int
 -- ARGV[2] ttl_ms  int  far above the life of an enqueue under way
 -- RETURNS {"refused"} | {"known", state}
+-- @include read
 local record = KEYS[1]
-local v = redis.call('HMGET', record, 'st', 'ep')
+local v = read(record, 's', 'ep')
 if v[1] and v[1] ~= 'REFUSED' then
   return { 'known', v[1] }
 end
 if not v[1] or tonumber(v[2]) < tonumber(ARGV[1]) then
-  redis.call('HSET', record, 'st', 'REFUSED', 'ep', ARGV[1])
+  redis.call('HSET', record, 's', 'REFUSED', 'ep', ARGV[1])
 end
 redis.call('PEXPIRE', record, ARGV[2])
 return { 'refused' }

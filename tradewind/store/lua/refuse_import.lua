@@ -6,13 +6,13 @@
 -- ARGV[1] epoch   int
 -- ARGV[2] ttl_ms  int, far above the life of an import under way
 -- RETURNS {"imported"} | {"fenced"}
--- @include memory
+-- @include read memory
 local memory, record = KEYS[1], KEYS[2]
 local came, refused = remembered(memory)
 if came >= tonumber(ARGV[1]) then
   return { 'imported' }
 end
-local v = redis.call('HMGET', record, 'st', 'ep')
+local v = read(record, 's', 'ep')
 if v[1] and v[1] ~= 'REFUSED' and tonumber(v[2]) >= tonumber(ARGV[1]) then
   return { 'imported' }
 end

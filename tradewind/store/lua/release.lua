@@ -16,7 +16,7 @@
 -- EACH ARGV place
 -- RETURNS {"ok", item...}; item: {"ok", task_id} | {"ok", task_id, state}
 -- RETURNS | {"lost", task_id, state} | {"missing", task_id}
--- @include now counts wake changed ready ended over held instead
+-- @include read now counts wake changed ready ended over held instead
 local counts, leases, expiry, prefix = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local KEYS_EACH, ARGV_EACH = 3, 5
 local now_ms = math.floor(now_us() / 1000)

@@ -10,7 +10,7 @@
 -- EACH ARGV lease_ms  int
 -- RETURNS {"ok", item...}; item: {"ok", task_id, cancel_requested} | {"lost", task_id, state}
 -- RETURNS | {"missing", task_id}
--- @include now held
+-- @include read now held
 local leases = KEYS[1]
 local KEYS_EACH, ARGV_EACH = 1, 4
 local now_ms = math.floor(now_us() / 1000)

@@ -19,7 +19,7 @@
 -- EACH ARGV traceback
 -- RETURNS {"ok", item...}; item: {"ok", task_id} | {"ok", task_id, state}
 -- RETURNS | {"lost", task_id, state} | {"missing", task_id}
--- @include now counts changed ended due over held instead
+-- @include read now counts changed ended due over held instead
 local counts, leases, expiry = KEYS[1], KEYS[2], KEYS[6]
 local due = { KEYS[3], KEYS[4], KEYS[5] }
 local prefix = ARGV[1]
@@ -31,7 +31,7 @@ for i = 0, (#KEYS - 6) / KEYS_EACH - 1 do
   local item = not_reporting(record, ARGV[a], ARGV[a + 1], ARGV[a + 2], 'FAILED', true)
     or cancelled_instead(counts, leases, prefix, record, ARGV[a], now_ms)
   if not item then
-    local v = redis.call('HMGET', record, 'q', 'ex', 'xk', 'pr')
+    local v = read(record, 'q', 'ex', 'xk', 'pr')
     redis.call('HSET', record, 'ek', ARGV[a + 4], 'em', ARGV[a + 5], 'et', ARGV[a + 6])
     redis.call('HDEL', record, 'wk', 'pf', 'pn')
     redis.call('ZREM', leases, ARGV[a])
@@ -41,7 +41,7 @@ for i = 0, (#KEYS - 6) / KEYS_EACH - 1 do
       item = { 'ok', ARGV[a], 'EXPIRED' }
     else
       local due_ms = now_ms + tonumber(ARGV[a + 3])
-      redis.call('HSET', record, 'st', 'FAILED', 'nx', int(due_ms))
+      redis.call('HSET', record, 's', 'FAILED', 'nx', int(due_ms))
       be_due(due, v[4], ARGV[a], due_ms)
       may_expire(expiry, record, ARGV[a])
       count(counts, 'f:' .. v[1], 1)

@@ -32,7 +32,7 @@
 -- EACH ARGV queue
 -- RETURNS {"ok", now_ms, depth, promoted, expired_leases, next_due_ms, outbox, moving, imports,
 -- RETURNS courier, expired, hooks} | {"moving"}
--- @include now here places counts wake changed ready ended due waiting over promote expire
+-- @include read now here places counts wake changed ready ended due waiting over promote expire
 -- @include stale suspects purge carry
 local counts, leases, due = KEYS[1], KEYS[2], { KEYS[3], KEYS[4], KEYS[5] }
 local dead, dead_until, outbox = KEYS[6], KEYS[7], KEYS[8]

@@ -2,7 +2,7 @@
 -- courier; nil settles it, `why` says why, and k.hooked whether its on_dead is to hear of it. The
 -- record loses its holder, never its failure.
 local function bury(k, prefix, record, task_id, queue, kind, died_ms, until_ms, move_at_ms, why)
-  redis.call('HSET', record, 'st', 'DEAD_LETTER', 'dk', kind, 'fa', int(died_ms), 'fo', why)
+  redis.call('HSET', record, 's', 'DEAD_LETTER', 'dk', kind, 'fa', int(died_ms), 'fo', why)
   redis.call('HDEL', record, 'wk', 'nx')
   redis.call('ZADD', k.dead, int(died_ms), task_id)
   redis.call('ZADD', k.dead_until, int(until_ms), task_id)

@@ -1,5 +1,6 @@
 -- Reads a partition whole, up to c.left entries: below 0 there are more. c.moved: a key has left.
-local LETTERS = { PROCESSING = 'r', SCHEDULED = 's', FAILED = 'f', DEAD_LETTER = 'd', MOVING = 'm' }
+local KINDS = { ['PROCESSING'] = 'r', ['SCHEDULED'] = 's', ['FAILED'] = 'f',
+  ['DEAD_LETTER'] = 'd', ['MOVING'] = 'm' }
 
 local function fields_of(key)
   local flat, found = redis.call('HGETALL', key), {}
@@ -31,7 +32,7 @@ end
 -- Tasks by field of counts; nil: a record has left this node. P is there even if it is 0.
 local function count_records(c)
   local actual = { P = 0 }
-  local function add(field)
+  local function one_more(field)
     actual[field] = (actual[field] or 0) + 1
   end
   for id in pairs(c.ids) do
@@ -39,15 +40,15 @@ local function count_records(c)
     if not here({ record }) then
       return nil
     end
-    local v = redis.call('HMGET', record, 'st', 'q', 'pr', 'cr')
-    if LETTERS[v[1]] then
-      add(LETTERS[v[1]] .. ':' .. v[2])
+    local v = read(record, 's', 'q', 'pr', 'cr')
+    if KINDS[v[1]] then
+      one_more(KINDS[v[1]] .. ':' .. v[2])
     elseif v[1] == 'PENDING' then
       local place = place_of(v[3], v[4])
-      add('P')
-      add('p' .. v[3] .. ':' .. v[2])
+      one_more('P')
+      one_more('p' .. v[3] .. ':' .. v[2])
       if is_suspect(place) then
-        add('p' .. place .. ':' .. v[2])
+        one_more('p' .. place .. ':' .. v[2])
       end
     end
   end

@@ -2,18 +2,35 @@
 -- queue names of callers would pile up. P stays, so that no script empties the key and then
 -- touches it again: while its slot moves that fails, after earlier writes stayed.
 local function count(counts, field, by)
-  if redis.call('HINCRBY', counts, field, by) <= 0 then
+  if redis.call('HINCRBY', counts, field, by) <= 0 and field ~= 'P' then
     redis.call('HDEL', counts, field)
   end
 end
 
+-- Many tasks cost one call a field: `sums`, field -> by, is booked once all of them were added.
+local function add(sums, field, by)
+  sums[field] = (sums[field] or 0) + by
+end
+
 -- By priority, suspects included, and these once more by their own place.
-local function count_ready(counts, queue, place, by)
-  redis.call('HINCRBY', counts, 'P', by)
-  count(counts, 'p' .. string.sub(place, -1) .. ':' .. queue, by)
+local function add_ready(sums, queue, place, by)
+  add(sums, 'P', by)
+  add(sums, 'p' .. string.sub(place, -1) .. ':' .. queue, by)
   if #place > 1 then
-    count(counts, 'p' .. place .. ':' .. queue, by)
+    add(sums, 'p' .. place .. ':' .. queue, by)
   end
+end
+
+local function book(counts, sums)
+  for field, by in pairs(sums) do
+    count(counts, field, by)
+  end
+end
+
+local function count_ready(counts, queue, place, by)
+  local sums = {}
+  add_ready(sums, queue, place, by)
+  book(counts, sums)
 end
 
 local function depth(counts)

@@ -2,7 +2,7 @@
 -- is used. The crash is counted apart, unless the claim booked it (`bk`), and too many of them are
 -- a death of their own. One whose cancel was asked for ends CANCELLED.
 local function run_of(record, task_id)
-  local v = redis.call('HMGET', record, 'st', 'q', 'pr', 'cr', 'mc', 'wk', 'bk')
+  local v = read(record, 's', 'q', 'pr', 'cr', 'mc', 'wk', 'bk')
   return { id = task_id, record = record, state = v[1], queue = v[2], priority = v[3],
     crashes = tonumber(v[4] or 0) + (v[7] and 0 or 1), max_crashes = tonumber(v[5] or 3),
     worker = v[6] or '' }

@@ -8,7 +8,7 @@ local function find_over(prefix, expiry, now_ms, most)
     if not here({ record }) then
       return nil
     end
-    local v = redis.call('HMGET', record, 'q', 'pr', 'cr')
+    local v = read(record, 'q', 'pr', 'cr')
     if v[1] and not here({ list_at(prefix, v[1], v[2]),
       list_at(prefix, v[1], place_of(v[2], v[3])) }) then
       return nil
@@ -23,7 +23,7 @@ local function expire(prefix, counts, due, found, now_ms, gone)
   local number = 0
   for _, task in ipairs(found) do
     -- Read again: this very call may have ended it already.
-    local v = redis.call('HMGET', task.record, 'st', 'q', 'pr', 'xk', 'cr')
+    local v = read(task.record, 's', 'q', 'pr', 'xk', 'cr')
     if v[4] and stop_waiting(prefix, counts, due, task.id, v[1], v[2], place_of(v[3], v[5])) then
       ended(prefix, task.record, task.id, 'EXPIRED', now_ms, v[4])
       number = number + 1

@@ -1,8 +1,8 @@
--- Does the caller still hold the task? nil if so; else the item's reply. `done` is the state that
--- this very call leads to: found under the caller's token, the call is a repeat and answered ok.
--- With `or_ended` the call may have led to CANCELLED or EXPIRED instead; then ok says so.
-local function not_held(record, task_id, token, epoch, done, or_ended)
-  local v = redis.call('HMGET', record, 'st', 'tk', 'ep')
+-- Does the caller still hold the task? nil if so; else the item's reply. `v`: st, tk and ep of the
+-- record. `done` is the state that this very call leads to: found under the caller's token, the
+-- call is a repeat and answered ok. With `or_ended` the call may have led to CANCELLED or EXPIRED
+-- instead; then ok says so.
+local function not_held_by(v, task_id, token, epoch, done, or_ended)
   if not v[1] then
     return { 'missing', task_id }
   end
@@ -20,10 +20,14 @@ local function not_held(record, task_id, token, epoch, done, or_ended)
   return { 'lost', task_id, v[1] }
 end
 
+local function not_held(record, ...)
+  return not_held_by(read(record, 's', 'tk', 'ep'), ...)
+end
+
 -- The same for a report of how the attempt went. Whoever reports is alive: the crash that the claim
 -- of a suspect booked (`bk`) is taken back.
-local function not_reporting(record, task_id, token, epoch, done, or_ended)
-  local item = not_held(record, task_id, token, epoch, done, or_ended)
+local function not_reporting(record, ...)
+  local item = not_held(record, ...)
   if not item and redis.call('HDEL', record, 'bk') == 1 then
     redis.call('HINCRBY', record, 'cr', -1)
   end

@@ -21,3 +21,20 @@ local function ledger_hit(entry, digest, request_tag, now_ms, lease_ms)
   end
   return { 'hit', v[1], v[2], v[3], v[4] and 1 or 0, left, mine, same, adopted, '' }
 end
+
+-- Of an enqueue's mark: window_ms, nil if there is none; digest of the payload, request tag.
+local function mark_of(text)
+  if text == '' then
+    return nil
+  end
+  local window_ms, size, from = string.match(text, '^(%d+):(%d+):()')
+  return window_ms, string.sub(text, from + size), string.sub(text, from, from + size - 1)
+end
+
+-- The entry of a task that is stored in this very call.
+local function enter(entry, task_id, region, epoch, digest, request_tag, left_ms)
+  redis.call('HSET', entry, 'id', task_id, 'rg', region, 'ep', epoch, 'cf', '1', 'dg', digest,
+    'rq', request_tag)
+  redis.call('HDEL', entry, 'fr')
+  redis.call('PEXPIRE', entry, int(left_ms))
+end

@@ -5,7 +5,7 @@
 local function in_order(lists, now_ms)
   local passes = {}
   for rank, list in ipairs(lists) do
-    local head = list.patience_ms and not list.empty and redis.call('LINDEX', list.key, 0)
+    local head = list.patience_ms and list.size > 0 and redis.call('LINDEX', list.key, 0)
     local since_ms = head and parse(head).since_ms
     if since_ms and now_ms - since_ms > list.patience_ms then
       passes[#passes + 1] = { list = list, rank = rank, head_ms = since_ms,
@@ -25,12 +25,12 @@ end
 -- seen: tickets that cannot be run must not hide those behind them. False: moving.
 local function look_ahead(c, passes, want, most)
   for _, pass in ipairs(passes) do
-    local list, done = pass.list, pass.list.empty
+    local list, done = pass.list, pass.list.size == 0
     while want > 0 and most > 0 and not done do
-      local last = list.looked + math.min(want, most) - 1
-      local tickets = redis.call('LRANGE', list.key, list.looked, last)
-      done = #tickets == 0
-      for _, text in ipairs(tickets) do
+      local looked = #list.tickets
+      local found = redis.call('LRANGE', list.key, looked, looked + math.min(want, most) - 1)
+      done = #found == 0
+      for _, text in ipairs(found) do
         local ticket = parse(text)
         if ticket.since_ms >= pass.before_ms then
           done = true
@@ -42,8 +42,9 @@ local function look_ahead(c, passes, want, most)
         end
         local taken = t.runnable and not t.only_ends and is_good(t, ticket)
         want = want - ((taken and not is_misplaced(t, list)) and 1 or 0)
-        list.looked, most = list.looked + 1, most - 1
+        list.tickets[#list.tickets + 1], most = ticket, most - 1
       end
+      done = done or #list.tickets >= list.size
     end
   end
   return true

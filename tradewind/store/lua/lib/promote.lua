@@ -4,7 +4,7 @@
 -- first write. nil: a key has left this node.
 local function find_due(prefix, due, now_ms, most)
   local found = { next_due_ms = -1 }
-  for _, key in ipairs(due) do
+  for _, key in ipairs(redis.call('EXISTS', unpack(due)) > 0 and due or {}) do
     local entries = redis.call('ZRANGEBYSCORE', key, '-inf', int(now_ms), 'WITHSCORES',
       'LIMIT', 0, most)
     for i = 1, #entries, 2 do
@@ -12,7 +12,7 @@ local function find_due(prefix, due, now_ms, most)
       if not here({ record }) then
         return nil
       end
-      local v = redis.call('HMGET', record, 'st', 'q', 'pr', 'ex', 'xk', 'cr')
+      local v = read(record, 's', 'q', 'pr', 'ex', 'xk', 'cr')
       local place = v[2] and place_of(v[3], v[6])
       if place and not here({ list_at(prefix, v[2], place), hint_of(prefix, v[2], place) }) then
         return nil

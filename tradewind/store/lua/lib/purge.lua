@@ -14,7 +14,7 @@ local function find_past(prefix, dead_until, outbox, hooks, now_ms, most)
     if not here({ record }) then
       return nil
     end
-    local v = redis.call('HMGET', record, 'st', 'q')
+    local v = redis.call('HMGET', record, 's', 'q')
     if v[1] == 'DEAD_LETTER' then
       found[#found + 1] = { record = record, queue = v[2] }
     end

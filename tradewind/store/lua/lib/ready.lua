@@ -5,8 +5,7 @@
 -- Returns the revision. The caller has set every other field and has touched record and list.
 -- `place`: lib/places.lua; `due_ms` may be nil.
 local function make_ready(prefix, counts, record, task_id, queue, place, now_ms, at_head, due_ms)
-  redis.call('HSET', record, 'st', 'PENDING')
-  local revision = int(changed(prefix, record, task_id))
+  local revision = tostring(changed(prefix, record, task_id, 's', 'PENDING'))
   local list = prefix .. 'q:' .. queue .. ':' .. place
   local since_ms, ready_ms = now_ms, due_ms or now_ms
   local head = at_head and redis.call('LINDEX', list, 0)

@@ -17,7 +17,7 @@ local function find_stale(prefix, parked)
       if not here({ record }) then
         return nil
       end
-      local v = redis.call('HMGET', record, 'st', 'rv')
+      local v = read(record, 's', 'rv')
       if v[1] == 'PENDING' and v[2] == revision then
         break
       end

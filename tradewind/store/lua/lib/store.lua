@@ -1,41 +1,49 @@
 -- Is the id known here? The item's reply if so; a tombstone of a lower epoch does not count.
-local function known(record, epoch)
-  local v = redis.call('HMGET', record, 'st', 'ep')
-  if not v[1] or (v[1] == 'REFUSED' and tonumber(v[2]) < epoch) then
+-- `v`: s and ep of the record.
+local function known(v, epoch)
+  if not v[1] or (v[1] == 'REFUSED' and tonumber(v[2] or 1) < epoch) then
     return nil
   end
   return v[1] == 'REFUSED' and { 'tombstone' } or { 'known', v[1] }
 end
 
--- Stores the item whose keys begin at `k` and arguments at `a`, in the order of enqueue's header,
--- to start at `start_ms` at the earliest. Due times are no hint that stays: of the first one of the
--- partition a worker is told, who then knows when to look.
-local function store(prefix, counts, due, expiry, k, a, now_ms, start_ms)
-  local record, id, queue, priority = KEYS[k], ARGV[a], ARGV[a + 1], ARGV[a + 3]
-  redis.call('HSET', record, 'sp', ARGV[a + 4], 'q', queue, 'n', ARGV[a + 2], 'pr', priority,
-    'ep', ARGV[a + 5], 'ca', int(now_ms))
-  redis.call('PERSIST', record) -- a tombstone of an earlier epoch had a TTL
-  if ARGV[a + 6] ~= '' then redis.call('HSET', record, 'fn', ARGV[a + 6]) end
-  if ARGV[a + 8] ~= '' then redis.call('HSET', record, 'mc', ARGV[a + 8]) end
-  if ARGV[a + 9] ~= '' then redis.call('HSET', record, 'dd', ARGV[a + 9]) end
-  if ARGV[a + 10] ~= '' then
-    redis.call('HSET', record, 'ex', ARGV[a + 10], 'xk', ARGV[a + 11])
-    if is_over(ARGV[a + 10], now_ms) then
-      ended(prefix, record, id, 'EXPIRED', now_ms, ARGV[a + 11])
-      return { 'stored', 'EXPIRED' }
+-- What many tasks of one call have in common, read once: text is queue, name, priority, epoch,
+-- max_crashes ("" = 3) and fence. `fields` are those of a record that are not stored where they are
+-- the default. nil: a key of it has left this node.
+local function shape_of(c, text)
+  local s = c.shapes[text]
+  if not s then
+    s = { tickets = {} }
+    s.queue, s.name, s.priority, s.epoch, s.max_crashes, s.fence =
+      string.match(text, '^(%S+) (%S+) (%d) (%d+) (%d*) (.*)$')
+    s.list, s.hint = list_at(c.prefix, s.queue, s.priority), hint_of(c.prefix, s.queue, s.priority)
+    if not here({ s.list, s.hint }) then
+      return nil
     end
-    redis.call('ZADD', expiry, ARGV[a + 10], id)
-  end
-  if start_ms > now_ms then
-    redis.call('HSET', record, 'st', 'SCHEDULED', 'nx', int(start_ms))
-    if be_due(due, priority, id, start_ms) then
-      wake(KEYS[k + 2])
+    s.fields = { 'q', s.queue, 'n', s.name }
+    local rest = { 'ep', s.epoch, '1', 'pr', s.priority, '1', 'mc', s.max_crashes, '',
+      'fn', s.fence, '' }
+    for i = 1, #rest, 3 do
+      if rest[i + 1] ~= rest[i + 2] then
+        s.fields[#s.fields + 1], s.fields[#s.fields + 2] = rest[i], rest[i + 1]
+      end
     end
-    count(counts, 's:' .. queue, 1)
-    changed(prefix, record, id)
-    return { 'stored', 'SCHEDULED' }
+    c.shapes[text] = s
+    c.order[#c.order + 1] = s
   end
-  make_ready(prefix, counts, record, id, queue, priority, now_ms, false)
-  wake(KEYS[k + 2])
-  return { 'stored', 'PENDING' }
+  return s
+end
+
+-- When it may start, and what else only few tasks have; "" for none. See enqueue's header.
+local AT_ONCE = { start_ms = 0 }
+
+local function terms_of(text, now_ms)
+  if text == '' then
+    return AT_ONCE
+  end
+  local delay_ms, not_before_ms, expires_ms, keep_ms, done_key =
+    string.match(text, '^(%d+) (%d+) (%d*) (%d+) (%S*)$')
+  return { start_ms = math.max(now_ms + delay_ms, tonumber(not_before_ms)), keep_ms = keep_ms,
+    expires_ms = expires_ms ~= '' and expires_ms or nil,
+    done_key = done_key ~= '' and done_key or nil }
 end

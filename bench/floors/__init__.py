@@ -1,0 +1,1 @@
+"""Floors: the least that the machine allows, without a product around it."""

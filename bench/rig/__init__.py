@@ -1,0 +1,1 @@
+"""Real processes for measurements: started, watched, and gone afterwards."""

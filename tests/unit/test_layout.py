@@ -1,0 +1,64 @@
+"""A packed spec comes back byte for byte, and takes no more room than it must."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tradewind import codec
+from tradewind.state import Mark, State
+from tradewind.store.layout import slim, varint, whole
+from tradewind.store.letters import LETTERS, shortened, word
+from tradewind.task import Draft
+from tradewind.v1 import task_pb2
+
+QUEUE, NAME = "mail", "email.send"
+JSON = "application/json"
+
+
+def packed(*, traceparent: str = "", **spec: object) -> bytes:
+    given_spec = task_pb2.TaskSpec(**spec).SerializeToString()  # type: ignore[arg-type]
+    draft = Draft(name=NAME, queue=QUEUE, spec=given_spec)
+    return codec.pack(draft, fence=(), traceparent=traceparent, deduplicated=False)
+
+
+CASES: dict[str, tuple[bytes, int]] = {
+    "queue, name and payload": (packed(queue=QUEUE, name=NAME, payload=b"x" * 200), 201),
+    "a queue that is not said": (packed(name=NAME, payload=b"x" * 200), 201),
+    "a content type that is said": (
+        packed(name=NAME, payload=b"x" * 200, content_type=JSON),
+        201,
+    ),
+    "no payload": (packed(queue=QUEUE, name=NAME), 1),
+    "one field more": (packed(name=NAME, payload=b"x" * 200, tenant="t"), 1 + 203 + 3),
+    "something behind the spec": (
+        packed(name=NAME, payload=b"x" * 200, traceparent="00-ab"),
+        1 + 2 + 203 + 7,
+    ),
+    "another queue's": (packed(queue="other", name=NAME, payload=b"x"), 24),
+}
+
+
+@pytest.mark.parametrize(("data", "size"), CASES.values(), ids=CASES)
+def test_what_the_record_says_anyway_is_left_out(data: bytes, size: int) -> None:
+    stored = slim(data, QUEUE, NAME)
+    assert (whole(stored, QUEUE, NAME), len(stored)) == (data, size)
+
+
+@given(
+    head=st.sampled_from([b"", b"\x0a", packed(queue=QUEUE, name=NAME)[:4], packed(name=NAME)]),
+    tail=st.binary(max_size=300),
+)
+def test_any_bytes_come_back_as_they_were(head: bytes, tail: bytes) -> None:
+    for data in (head + tail, tail, head + varint(len(tail)) + tail):
+        assert whole(slim(data, QUEUE, NAME), QUEUE, NAME) == data
+
+
+@given(first=st.integers(0xD0, 0xFF), tail=st.binary(max_size=40))
+def test_damaged_bytes_are_read_as_something(first: int, tail: bytes) -> None:
+    assert isinstance(whole(bytes([first]) + tail, QUEUE, NAME), bytes)
+
+
+def test_every_state_has_a_letter_of_its_own() -> None:
+    assert set(LETTERS) == {*State, *Mark}
+    assert {word(letter.encode()) for letter in LETTERS.values()} == set(LETTERS)
+    assert shortened("v[1] == 'PENDING' and 'PENDINGS'") == "v[1] == 'P' and 'PENDINGS'"
