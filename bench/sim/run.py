@@ -1,0 +1,110 @@
+"""One policy in one scenario under one seed: from the settings to the figures."""
+
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bench.sim import policies, traces
+from bench.sim.scenarios import DRAIN_S, WARM_S, Scenario
+from bench.sim.tally import BUCKET_S, Tally
+from bench.sim.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Figures of one run. Times in seconds; `arrived` and `submits` by buckets of BUCKET_S."""
+
+    scenario: str
+    policy: str
+    seed: int
+    tasks: int
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    max_s: float
+    home: float  # share of stored tasks
+    outside_fence: int
+    drained_hits: int
+    success: float  # of submits whose caller had a permitted region that was up
+    arrived: Mapping[str, list[int]]  # region -> tasks a bucket
+    guests: float  # the most of a minute at any region: tasks from abroad, of its capacity
+    submits: list[tuple[int, int]]  # submitted, succeeded
+    changes: Mapping[str, Mapping[str, list[float]]]  # region -> router -> when, eligible or not
+    delays_s: list[float]  # quantiles 0, 1, ... 100 %
+    events: int
+    cpu_s: float
+
+    @property
+    def abroad(self) -> float:
+        """Share of stored tasks that left home."""
+        return 1 - self.home
+
+
+def run(scenario: Scenario, policy: str, seed: int, abroad: float = 0.0) -> Result:
+    """Run to the end; equal arguments give equal figures, but for `cpu_s`."""
+    state = random.getstate()
+    random.seed(seed)  # the client's pauses draw from it
+    try:
+        return _run(scenario, policy, seed, abroad)
+    finally:
+        random.setstate(state)
+
+
+def _run(scenario: Scenario, policy: str, seed: int, abroad: float) -> Result:
+    began_s = time.process_time()
+    world = World(scenario.settings, seed, WARM_S)
+    world.policy = policies.build(policy, world.sites, scenario.settings.service_s, abroad)
+    if scenario.script is not None:
+        world.play(scenario.script)
+    trace = traces.load(scenario.trace)
+    arrivals = trace.arrivals(
+        scenario.rate, scenario.settings.service_s, 3.0, random.Random(f"arrivals/{seed}")
+    )
+    world.feed(arrivals, scenario.length_s)
+    world.engine.run(scenario.length_s + DRAIN_S)
+    tally = world.tally
+    buckets = range(int(scenario.length_s / BUCKET_S))
+    delays = sorted(tally.start_delays_s)
+    changes: dict[str, dict[str, list[float]]] = {}
+    for (router, region), times in tally.changes.items():
+        changes.setdefault(region, {})[router] = times
+    return Result(
+        scenario=scenario.name,
+        policy=policy,
+        seed=seed,
+        tasks=tally.submitted,
+        p50_s=quantile(delays, 0.50),
+        p95_s=quantile(delays, 0.95),
+        p99_s=quantile(delays, 0.99),
+        max_s=quantile(delays, 1.0),
+        home=tally.at_home / max(1, tally.stored),
+        outside_fence=tally.outside_fence,
+        drained_hits=tally.drained_hits,
+        success=tally.succeeded_with_place / max(1, tally.with_place),
+        arrived={name: [tally.arrived[bucket][name] for bucket in buckets] for name in world.sites},
+        guests=_guests(scenario, tally),
+        submits=[(tally.submits[bucket][0], tally.submits[bucket][1]) for bucket in buckets],
+        changes=changes,
+        delays_s=[quantile(delays, percent / 100) for percent in range(101)],
+        events=world.engine.events,
+        cpu_s=time.process_time() - began_s,
+    )
+
+
+def _guests(scenario: Scenario, tally: Tally) -> float:
+    per_minute = int(60 / BUCKET_S)
+    last = int(scenario.length_s / BUCKET_S) - per_minute
+    most = max(
+        sum(tally.guests[bucket][name] for bucket in range(first, first + per_minute))
+        for first in range(max(1, last))
+        for name in scenario.settings.matrix.regions
+    )
+    return most / 60 / scenario.settings.capacity
+
+
+def quantile(ordered: list[float], share: float) -> float:
+    """Return the value below which `share` of the ordered values lie; 0 of none."""
+    if not ordered:
+        return 0.0
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
