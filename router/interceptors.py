@@ -1,24 +1,21 @@
 """Around every RPC: exceptions become statuses in time; health says where the router stands."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
-from google.rpc import status_pb2
 
 from router.failures import report
 from router.server_clock import ServerClock
 from tradewind import statuses, wire
-from tradewind.errors import InvalidTask, TradewindError
+from tradewind.errors import InvalidTask
 
 _OURS: Final = "/tradewind.v1."
 _HEALTH_CHECK: Final = "/grpc.health.v1.Health/Check"
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
-_NO_DEADLINE_S: Final = 1e9
 _UNREADABLE: Final = (
     "is not a message of tradewind.v1: check the client's proto files, and that strings are UTF-8"
 )
@@ -106,8 +103,7 @@ def _one(method: Callable[..., Awaitable[Any]], name: str) -> Any:
     async def one(request: Any, context: Context) -> Any:
         try:
             _refuse_unreadable(request)
-            async with asyncio.timeout(_left_s(context)):
-                return await method(request, context)
+            return await method(request, context)
         except Exception as error:  # noqa: BLE001 - every error is answered here
             return await _abort(context, name, error)
 
@@ -138,25 +134,12 @@ def _refuse_unreadable(request: Any) -> None:
         raise InvalidTask.field("request", _UNREADABLE)
 
 
-def _left_s(context: Context) -> float | None:
-    """Seconds until the caller gives up: it hears nothing that is said later."""
-    remaining_s: float | None = context.time_remaining()
-    # Without a deadline this is None, or what is left until the end of gRPC's calendar.
-    return None if remaining_s is None or remaining_s > _NO_DEADLINE_S else remaining_s  # pyright: ignore[reportUnnecessaryComparison]
-
-
 async def _abort(context: Context, name: str, error: Exception) -> None:
     if isinstance(error, grpc.aio.AbortError):
         raise error
-    if isinstance(error, TimeoutError) and not isinstance(error, TradewindError):
-        status = status_pb2.Status(
-            code=grpc.StatusCode.DEADLINE_EXCEEDED.value[0],
-            message="the deadline passed before there was an answer",
-        )
-    else:
-        status = statuses.to_status(error)
-        if statuses.is_for_the_log(error):
-            report(name, error)
+    status = statuses.to_status(error)
+    if statuses.is_for_the_log(error):
+        report(name, error)
     await context.abort(
         _CODES[status.code],
         status.message,

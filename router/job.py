@@ -1,8 +1,8 @@
 """One submit on its way: what it is, by when it must be answered, and what refused it so far."""
 
 import time
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from tradewind import codec
 from tradewind.admission.identity import Identity
@@ -16,8 +16,7 @@ from tradewind.task import Draft, LedgerMark, NewTask
 MIN_LEFT_S: Final = 0.001
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
+class Deadline(NamedTuple):
     """When an answer is due, by this process's monotonic clock."""
 
     until_s: float
@@ -42,8 +41,7 @@ class Deadline:
         return time.monotonic() >= self.until_s
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """A task that is stored."""
 
     task_id: str
@@ -130,7 +128,7 @@ class Job:
         if mark is None or not (draft.delay_ms or draft.not_before_ms):
             return mark
         window_ms = mark.window_ms + draft.delay_ms
-        return replace(mark, window_ms=window_ms, not_before_ms=draft.not_before_ms)
+        return mark._replace(window_ms=window_ms, not_before_ms=draft.not_before_ms)
 
     @property
     def done_key(self) -> bytes:

@@ -5,8 +5,8 @@ import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 import grpc.aio
 
@@ -55,8 +55,7 @@ _OUTCOMES: Final[dict[type[BaseException], str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Caller:
+class _Caller(NamedTuple):
     """What the metadata of a submit say."""
 
     traceparent: str  # empty: none
@@ -192,11 +191,15 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
             answers = [_GONE] * len(queues)
         outcomes = Counter(zip(map(_outcome, answers), queues, strict=True))
         for ((region, outcome, rule), queue), number in outcomes.items():
-            label = queue_label(self._fleet, queue)
-            TASKS_SUBMITTED.labels(region, label, outcome).inc(number)
+            _submitted(region, queue_label(self._fleet, queue), outcome).inc(number)
             if rule:
-                ROUTING_DECISIONS.labels(region, rule).inc(number)
+                _decided(region, rule).inc(number)
         SUBMIT_SECONDS.observe_all([seconds] * len(queues))
+
+
+# One look-up for each set of labels, of which there are few: the library's own takes a lock.
+_submitted: Final = cache(TASKS_SUBMITTED.labels)
+_decided: Final = cache(ROUTING_DECISIONS.labels)
 
 
 def deadline_of(context: Context) -> Deadline:

@@ -6,7 +6,7 @@ looked at. Whatever is not plainly in order there is left to `admit.check`, whic
 full.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from tradewind import limits, wire
@@ -100,8 +100,8 @@ class Shapes:
         if lasts and len(shared) <= _MAX_SHAPE_BYTES:
             if len(self._known) >= _MAX_SHAPES:
                 self._known.clear()
-            shape = replace(
-                draft, payload=b"", spec=b"", request_id="", idempotency_key="", affinity_key=""
+            shape = draft._replace(
+                payload=b"", spec=b"", request_id="", idempotency_key="", affinity_key=""
             )
             self._known[shared] = _Shape(
                 shape, resolve(shape, self._fleet), is_json(draft.content_type)

@@ -40,18 +40,8 @@ class Storing:
     def send(
         self, region: str, tasks: Sequence[NewTask], deadline: Deadline
     ) -> asyncio.Future[Outcomes]:
-        """Make a first attempt, for tasks that came together; `outcomes` waits for its end."""
+        """Make a first attempt, for tasks that came together; see Flush.send."""
         return self._flushes[region].send(tasks, timeout_s=deadline.left_s())
-
-    async def outcomes(
-        self, region: str, sent: asyncio.Future[Outcomes], count: int, deadline: Deadline
-    ) -> Outcomes:
-        """Return what came of each of `count` tasks that were sent."""
-        try:
-            async with asyncio.timeout(deadline.left_s()):
-                return await sent
-        except TimeoutError:  # they may have been flushed
-            return [StoreUnavailable(region, "no answer in time", sent=True)] * count
 
     async def store(
         self,
@@ -69,9 +59,7 @@ class Storing:
         outcome = first
         for pause_s in _pauses():
             if outcome is None:
-                (outcome,) = await self.outcomes(
-                    region, self.send(region, (task,), deadline), 1, deadline
-                )
+                (outcome,) = await self.send(region, (task,), deadline)
             if isinstance(outcome, Stored | LedgerHit):
                 return outcome
             _raise_refusal(region, outcome, sent=sent)

@@ -177,9 +177,8 @@ class Submitter:
         self, group: _Group, sent: asyncio.Future[Outcomes], answers: dict[int, Answer]
     ) -> None:
         """Answer the tasks of a group: most are stored, and the others go on alone."""
-        deadline = group.begun[0].job.deadline
         try:
-            outcomes = await self._storing.outcomes(group.region, sent, len(group.tasks), deadline)
+            outcomes = await sent
         except Exception as error:  # noqa: BLE001 - a bug, which must not hide other outcomes
             answers.update(dict.fromkeys(group.places, error))
             return

@@ -102,12 +102,13 @@ class Guard:
         Their `lost` and `called_off` are called in the guard's thread; the latter with every
         renewal that says that a task's cancel was asked for.
         """
+        queue = self._fleet.queue
         for slot in slots:
-            slot.lease_ms = lease_ms = self._fleet.queue(slot.claim.queue).lease_ms
+            slot.lease_ms = lease_ms = queue(slot.claim.queue).lease_ms
             slot.due_ms = asked_ms + lease_ms / RENEWALS_PER_LEASE
             slot.trusted_until_ms = asked_ms + lease_ms
         with self._lock:
-            self._held.update((_key(slot.claim), slot) for slot in slots)
+            self._held.update({(s.claim.task_id, s.claim.token): s for s in slots})
 
     def reported(self, claims: Iterable[Claim]) -> None:
         """Their handlers' ends are on their way to the store, and end the leases: that is no loss.
@@ -116,14 +117,14 @@ class Guard:
         """
         with self._lock:
             for claim in claims:
-                if held := self._held.get(_key(claim)):
+                if held := self._held.get((claim.task_id, claim.token)):
                     held.is_reported = True
 
     def drop(self, claims: Iterable[Claim]) -> None:
         """Let go of them: settled, or lost."""
         with self._lock:
             for claim in claims:
-                self._held.pop(_key(claim), None)
+                self._held.pop((claim.task_id, claim.token), None)
 
     @property
     def held(self) -> int:
@@ -218,7 +219,7 @@ class Guard:
 
     def _lost(self, held: Slot) -> None:
         with self._lock:
-            if self._held.pop(_key(held.claim), None) is None:
+            if self._held.pop((held.claim.task_id, held.claim.token), None) is None:
                 return  # settled while the renewal was under way
         if held.is_reported:
             return  # by us: the answer to the report tells if it was another
@@ -234,7 +235,3 @@ class Guard:
                 self._reach.interrupted()
                 _log.debug("no heartbeat", extra={"reason": str(error)})
             await asyncio.sleep(HEARTBEAT_EVERY_MS / 1000)
-
-
-def _key(claim: Claim) -> tuple[str, int]:
-    return claim.task_id, claim.token

@@ -124,12 +124,12 @@ class Runner:
         loop = asyncio.get_running_loop()
         slots = [Slot(claim, loop) for claim in claims]
         self._guard.hold(slots, asked_ms)
-        metrics.START_DELAY_SECONDS.observe_all(
-            [max(claim.claimed_ms - claim.ready_ms, 0) / 1000 for claim in claims]
-        )
         for slot in slots:
             self._start(slot, stopping=stopping)
         self._count_slots()
+        metrics.START_DELAY_SECONDS.observe_all(
+            [max(claim.claimed_ms - claim.ready_ms, 0) / 1000 for claim in claims]
+        )
 
     def _start(self, slot: Slot, *, stopping: bool) -> None:
         claim = slot.claim

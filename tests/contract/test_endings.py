@@ -121,12 +121,12 @@ async def test_a_purged_task_is_not_stored_again_by_a_repeat_under_way(world: Wo
     assert await store.purge(task.task_id, 1)
     was_here = Stored(task.task_id, State.DEAD_LETTER, created=False)
     for epoch in (1, 2):
-        assert await outcome(store, replace(task, epoch=epoch)) == was_here
+        assert await outcome(store, task._replace(epoch=epoch)) == was_here
         assert await store.refuse(task.task_id, epoch) == was_here, "so it is stored nowhere else"
     assert (await claim_batch(store)).claims == ()
     assert await store.counts() == {}
     await world.advance(TOMBSTONE_MS)
-    assert await outcome(store, task) == replace(was_here, state=State.PENDING, created=True)
+    assert await outcome(store, task) == was_here._replace(state=State.PENDING, created=True)
 
 
 async def test_what_is_not_dead_is_neither_redriven_nor_purged(store: AnyStore) -> None:

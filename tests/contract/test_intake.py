@@ -75,10 +75,10 @@ async def test_a_tombstone_refuses_its_epoch_and_lower_ones(store: AnyStore) -> 
     assert await store.refuse(task.task_id, 2) is None
     assert await store.refuse(task.task_id, 1) is None
     for epoch in (1, 2):
-        assert await outcome(store, replace(task, epoch=epoch)) == Tombstoned(task.task_id)
+        assert await outcome(store, task._replace(epoch=epoch)) == Tombstoned(task.task_id)
     pointer = await pointer_of(store, task.task_id)
     assert (pointer.mark, pointer.epoch) == (Mark.REFUSED, 2)
-    await stored(store, replace(task, epoch=3))
+    await stored(store, task._replace(epoch=3))
 
 
 async def test_a_task_that_is_here_cannot_be_refused(store: AnyStore) -> None:
@@ -98,8 +98,8 @@ async def test_a_tombstone_ends(world: World) -> None:
 
 async def test_a_task_waits_for_the_later_of_delay_and_instant(world: World) -> None:
     now_ms = world.now_ms()
-    both = replace(a_task(delay_ms=5_000), not_before_ms=now_ms + 9_000)
-    past = replace(a_task(), not_before_ms=now_ms)
+    both = a_task(delay_ms=5_000)._replace(not_before_ms=now_ms + 9_000)
+    past = a_task()._replace(not_before_ms=now_ms)
     answers, _ = await world.store.enqueue([both, past], timeout_s=5)
     assert [a.state for a in answers if isinstance(a, Stored)] == [State.SCHEDULED, State.PENDING]
     assert (await record_of(world.store, both.task_id)).next_attempt_ms == now_ms + 9_000
@@ -111,12 +111,12 @@ async def test_a_task_waits_for_the_later_of_delay_and_instant(world: World) -> 
 async def test_an_entry_answers_the_next_submit_with_the_first_id(store: AnyStore) -> None:
     mark = a_mark()
     first = await stored(store, marked(mark))
-    hit = await outcome(store, marked(replace(mark, request_tag=b"x" * 16)))
+    hit = await outcome(store, marked(mark._replace(request_tag=b"x" * 16)))
     assert hit == LedgerHit(first.task_id, "eu-west", 1, True, 0, mine=False, same_payload=True)
     repeat = await outcome(store, marked(mark))
     assert isinstance(repeat, LedgerHit)
     assert repeat.mine
-    other = await outcome(store, marked(replace(mark, digest=b"o" * 16)))
+    other = await outcome(store, marked(mark._replace(digest=b"o" * 16)))
     assert isinstance(other, LedgerHit)
     assert not other.same_payload
 
@@ -159,7 +159,7 @@ async def test_another_payload_adopts_nothing(world: World) -> None:
     mark = a_mark()
     await world.store.reserve(mark, an_id(), "us-east", 1)
     await world.advance(RESERVATION_LEASE_MS)
-    hit = await world.store.reserve(replace(mark, digest=b"o" * 16), an_id(), "eu-west", 1)
+    hit = await world.store.reserve(mark._replace(digest=b"o" * 16), an_id(), "eu-west", 1)
     assert hit is not None
     assert (hit.same_payload, hit.adopted, hit.lease_left_ms) == (False, False, 0)
 
@@ -221,7 +221,7 @@ async def test_a_freed_key_is_told_of_to_repeats_of_its_own_submit_only(
     assert await outcome(store, marked(mark)) == told
     for task_id in (an_id(), first.task_id):
         assert await store.reserve(mark, task_id, "us-east", 2) == told
-    other = replace(mark, digest=b"e" * 16)
+    other = mark._replace(digest=b"e" * 16)
     assert await store.reserve(other, an_id(), "us-east", 1) == replace(told, same_payload=False)
 
 
@@ -236,10 +236,10 @@ async def test_to_every_other_submit_a_freed_key_is_free(
         assert await store.confirm(mark, first, 1)
     assert await store.forget(mark, first, ended=State.CANCELLED)
 
-    anew = replace(mark, request_tag=tag, digest=b"e" * 16)
+    anew = mark._replace(request_tag=tag, digest=b"e" * 16)
     assert await store.reserve(anew, second, "ap-south", 1) is None
 
-    hit = await store.reserve(replace(anew, request_tag=b"t" * 16), an_id(), "us-east", 1)
+    hit = await store.reserve(anew._replace(request_tag=b"t" * 16), an_id(), "us-east", 1)
     assert hit is not None
     assert (hit.task_id, hit.confirmed, hit.mine, hit.state) == (second, False, False, None)
     assert await store.confirm(anew, second, 1)
@@ -249,7 +249,7 @@ async def test_a_task_that_is_stored_with_its_entry_takes_a_freed_key(store: Any
     mark = a_mark()
     first = await stored(store, marked(mark))
     assert await store.forget(mark, first.task_id, ended=State.CANCELLED)
-    anew = replace(mark, request_tag=b"s" * 16)
+    anew = mark._replace(request_tag=b"s" * 16)
     second = await stored(store, marked(anew))
     hit = await outcome(store, marked(anew))
     assert isinstance(hit, LedgerHit)

@@ -48,6 +48,17 @@ async def test_a_claim_carries_what_a_worker_needs(store: RegionStore, raw: Any)
     assert raw.hget(KEYS.task(task.task_id), "wk") == "w1"
 
 
+async def test_plain_records_have_the_fields_that_the_scripts_count(
+    store: RegionStore, raw: Any
+) -> None:
+    task = await stored(store, a_task())
+    waiting = {"s", "n", "c", "p", "q"}  # FRESH in lib/tickets
+    assert set(raw.hkeys(KEYS.task(task.task_id))) == waiting
+    await claim_batch(store)
+    running = waiting | {"rv", "tk", "at", "wk", "sa"}  # PLAIN in finish
+    assert set(raw.hkeys(KEYS.task(task.task_id))) == running
+
+
 async def test_high_goes_before_normal_before_low_and_oldest_first(store: RegionStore) -> None:
     order = [L, N, H, N, H, L]
     ids = [(await stored(store, a_task(priority=priority))).task_id for priority in order]

@@ -60,7 +60,7 @@ async def test_the_holder_settles_and_the_lease_ends(
     assert await settle(store, claim) == [Settled(claim.task_id, lost=False)]
     assert (await record_of(store, claim.task_id)).state is state
     assert raw.zcard(KEYS.leases) == 0
-    assert raw.hget(KEYS.task(claim.task_id), "wk") is None
+    assert not raw.hget(KEYS.task(claim.task_id), "wk")
 
 
 @each_way

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tradewind import codec
 from tradewind.state import Mark, State
-from tradewind.store.layout import slim, varint, whole
+from tradewind.store.layout import payload_alone, slim, varint, whole
 from tradewind.store.letters import LETTERS, shortened, word
 from tradewind.task import Draft
 from tradewind.v1 import task_pb2
@@ -42,6 +42,18 @@ CASES: dict[str, tuple[bytes, int]] = {
 def test_what_the_record_says_anyway_is_left_out(data: bytes, size: int) -> None:
     stored = slim(data, QUEUE, NAME)
     assert (whole(stored, QUEUE, NAME), len(stored)) == (data, size)
+
+
+@pytest.mark.parametrize("data", [data for data, _ in CASES.values()], ids=CASES)
+def test_a_payload_is_read_alone_only_where_there_is_nothing_else(data: bytes) -> None:
+    spec = codec.unpack(data).spec
+    alone = [
+        packed(queue=spec.queue, name=NAME, payload=spec.payload, content_type=content_type)
+        for content_type in ("", JSON)
+    ]
+    found = payload_alone(slim(data, QUEUE, NAME))
+    is_alone = data in alone and spec.queue in {"", QUEUE} and spec.payload
+    assert found == (spec.payload if is_alone else None)
 
 
 @given(

@@ -1,8 +1,7 @@
 """What makes a submit the same as an earlier one, and which region remembers it. Pure."""
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from tradewind import request_ids
 from tradewind.fingerprint import (
@@ -21,8 +20,7 @@ from tradewind.task import Draft, LedgerMark
 _TAG_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """The fingerprint, and the ledger entry if there is one."""
 
     fingerprint: bytes = b""  # of a deduplicated submit; of others nobody asks for it

@@ -84,7 +84,8 @@ class ClaimsRole(Role):
         self._client.nodes.note_clock(partition, int(now_ms))
         return ClaimBatch(
             claims=tuple(
-                replies.claim(self.region, partition, parts, int(now_ms)) for parts in claims
+                replies.claim(self.region, partition, parts, int(now_ms))
+                for parts in zip(claims[::3], claims[1::3], claims[2::3], strict=True)
             ),
             depth=depth,
             next_due_ms=next_due_ms,

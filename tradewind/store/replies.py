@@ -190,13 +190,11 @@ def remembered_import(memory: bytes) -> int | None:
 
 def settled(item: Reply, script: str) -> Settled:
     """One item of finish, retry, bury, release, confirm_cancel, crashed or progress."""
-    match item:
-        case [b"ok", bytes(task_id)]:  # nearly all
-            return Settled(task_id.decode(), lost=False)
-        case _:
-            parts = tagged(item, script, "ok", "lost", "missing")
-            state = word(parts[2]) if len(parts) > 2 else ""
-            return Settled(parts[1].decode(), lost=parts[0] != "ok", state=state)
+    if isinstance(item, bytes):  # nearly all
+        return Settled(item.decode(), lost=False)
+    parts = tagged(item, script, "ok", "lost", "missing")
+    state = word(parts[2]) if len(parts) > 2 else ""
+    return Settled(parts[1].decode(), lost=parts[0] != "ok", state=state)
 
 
 def renewed(item: Reply, token: int) -> Renewed:

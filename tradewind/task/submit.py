@@ -1,8 +1,14 @@
-"""On its way in: from an admitted submit to what the store says of it."""
+"""On its way in: from an admitted submit to what the store says of it.
+
+What is made for every task is a tuple, at a sixth of a frozen dataclass's cost (0.9 against 5.5 us
+for the 19 fields of a Draft).
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
+from types import MappingProxyType
+from typing import NamedTuple
 
 from tradewind.state import State
 
@@ -15,8 +21,7 @@ class Priority(IntEnum):
     LOW = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """A submit that passed admission: every default filled in, every field within its limits."""
 
     name: str
@@ -26,7 +31,7 @@ class Draft:
     priority: Priority = Priority.NORMAL
     affinity_key: str = ""
     tenant: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    labels: Mapping[str, str] = MappingProxyType({})
     idempotency_key: str = ""
     request_id: str = ""
     residency: tuple[str, ...] = ()
@@ -40,8 +45,7 @@ class Draft:
     spec: bytes = b""  # the TaskSpec as it came, serialised: stored as it is
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerMark:
+class LedgerMark(NamedTuple):
     """Who already submitted this: one entry, in its home region's partition of `key`."""
 
     key: bytes  # 32 bytes, see fingerprint.ledger_key_*
@@ -52,8 +56,7 @@ class LedgerMark:
     not_before_ms: int = 0  # the window counts from then, by the store's clock; 0: from now
 
 
-@dataclass(frozen=True, slots=True)
-class NewTask:
+class NewTask(NamedTuple):
     """A task to store. The id carries region code and partition; `epoch` is 1 at birth."""
 
     task_id: str
@@ -71,8 +74,7 @@ class NewTask:
     mark: LedgerMark | None = None  # only if the entry's home is this region and partition
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """The task is in the region. `created` is False if it already was (same id)."""
 
     task_id: str

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Collection
-from dataclasses import replace
 
 from tradewind import codec, ids, wire
 from tradewind.admission import admit
@@ -105,7 +104,7 @@ class Desk:
             deduplicated=identity.deduplicated,
         )
         if mark is not None and draft.not_before_ms:
-            mark = replace(mark, not_before_ms=draft.not_before_ms)
+            mark = mark._replace(not_before_ms=draft.not_before_ms)
         return NewTask(
             ids.mint(now_ms, ids.region_code(here), 0, self._entropy.getrandbits(64)),
             draft.queue,

@@ -327,7 +327,7 @@ REFUSALS: dict[str, tuple[Draft, list[RegionView], Fleet, type[TradewindError]]]
         NoRegionReachable,
     ),
     "pinned outside the fence": (
-        replace(FENCED, pin_region="us"),
+        FENCED._replace(pin_region="us"),
         [EU, US],
         SMALL,
         NoRegionPermitted,
@@ -380,7 +380,7 @@ def test_a_task_with_two_impossible_fences_is_explained_under_its_rules_name() -
 
 
 def test_a_region_that_was_never_seen_has_no_round_trip_to_show() -> None:
-    decision = decide(replace(FENCED, residency=("mars",)), [], SMALL, draw=0.5)
+    decision = decide(FENCED._replace(residency=("mars",)), [], SMALL, draw=0.5)
     assert {c.rtt_ms for c in decision.candidates} == {math.inf}
 
 

@@ -224,6 +224,23 @@ async def test_a_call_that_has_begun_runs_to_its_end_though_its_callers_left() -
     assert ear.heard == [(1, {0: 1}, None)]
 
 
+async def test_who_hears_nothing_by_its_deadline_is_told_so_and_others_wait_on() -> None:
+    gate, ear = Gate(), Ear()
+    flush = Flush(gate, ear)
+    patient = flush.send([task("a")], timeout_s=5)
+    hasty = flush.send([task("b"), task("c")], timeout_s=0.01)
+
+    late, also_late = await hasty
+
+    assert late is also_late
+    assert isinstance(late, StoreUnavailable)
+    assert late.sent, "the call that carries it has begun"
+    assert not patient.done()
+    gate.open.set()
+    assert await patient == [Stored("a", State.PENDING, created=True)]
+    assert ear.under_way == 0
+
+
 async def test_an_item_that_failed_fails_its_own_submit_only() -> None:
     gate, ear = Gate(), Ear()
     gate.open.set()

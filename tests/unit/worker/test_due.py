@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 from tests.redis_keys import connected
 from tests.unit.worker.world import PLACE, Parts, a_task
@@ -17,7 +16,7 @@ HOUR_MS = 3_600_000
 
 
 def delayed(index: int, delay_ms: int) -> NewTask:
-    return replace(a_task(index), delay_ms=delay_ms)
+    return a_task(index)._replace(delay_ms=delay_ms)
 
 
 @asynccontextmanager

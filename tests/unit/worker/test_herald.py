@@ -58,7 +58,7 @@ class Desk:
 
     async def dead(self, index: int = 0, *, fence: tuple[str, ...] = ()) -> Record:
         """A task that is dead for good."""
-        task = replace(a_task(index), fence=fence)
+        task = a_task(index)._replace(fence=fence)
         await self.home.enqueue([task], timeout_s=5)
         batch = await self.home.claim(
             PLACE, worker_id="w", lease_ms={"default": 60_000}, handlers=["t"], limit=1

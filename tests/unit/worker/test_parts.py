@@ -68,7 +68,7 @@ def test_no_more_partitions_are_asked_than_fill_the_room() -> None:
     line = Line()
     for partition, left in ((1, 50), (2, 5_000), (3, 5_000), (4, 5_000)):
         line.has_more(partition, left)
-    assert line.choose(4, room=128) == [1, 2, 3], "50, and a claim of 64 each"
+    assert line.choose(4, room=256) == [1, 2, 3], "50, and a claim of 128 at most each"
     line.hinted(2)
     assert line.choose(4, room=1) == [2, 4], "a hint may mean no task at all"
     assert not line

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 from tests.unit.worker.world import KEEP_MS, PLACE, Parts, a_task, claims
 from tradewind.fleet import Fleet
@@ -119,7 +118,7 @@ async def test_an_end_other_than_asked_is_counted_as_what_it_is(
 async def test_a_crash_is_another_try_until_it_was_the_last_one(
     home: RegionStore, one_region: Fleet
 ) -> None:
-    tasks = [a_task(0), replace(a_task(1), max_crashes=1)]
+    tasks = [a_task(0), a_task(1)._replace(max_crashes=1)]
     await home.enqueue(tasks, timeout_s=5)
     batch = await home.claim(
         PLACE, worker_id="w", lease_ms={"default": 60_000}, handlers=["t"], limit=2

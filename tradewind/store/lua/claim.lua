@@ -25,9 +25,9 @@
 -- EACH ARGV queue
 -- EACH ARGV lease_ms       int
 -- EACH ARGV starvation_ms  int, "" = in strict order
--- RETURNS {"ok", now_ms, depth, next_due_ms, parked, claim...} | {"moving"}
--- RETURNS claim: {"task_id queue name place token epoch attempt crashes age_ms ready_ms hop_count",
--- RETURNS packed, hops}; age_ms: from the id's time to its acceptance
+-- RETURNS {"ok", now_ms, depth, next_due_ms, parked, claim...} | {"moving"}; claim: three in a row,
+-- RETURNS "task_id queue name place token epoch attempt crashes age_ms ready_ms hop_count", packed,
+-- RETURNS hops; age_ms: from the id's time to its acceptance
 -- @include read now here places counts wake changed ready ended over due promote done ticket lists
 -- @include tickets promoted passes park others looked claimed redeem
 local prefix, parked, due = ARGV[1], KEYS[6], { KEYS[3], KEYS[4], KEYS[5] }

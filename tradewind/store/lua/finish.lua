@@ -11,20 +11,27 @@
 -- EACH ARGV retention_ms  int
 -- EACH ARGV result        bytes
 -- EACH ARGV content_type
--- RETURNS {"ok", item...}; item: {"ok", task_id} | {"lost", task_id, state} | {"missing", task_id}
--- RETURNS | {"moving"}
+-- RETURNS {"ok", item...}; item: task_id, as recorded | {"ok", task_id}, as it was already
+-- RETURNS | {"lost", task_id, state} | {"missing", task_id} | {"moving"}
 -- @include read now here pieces counts changed ended held done
 local counts, leases, prefix = KEYS[1], KEYS[2], ARGV[1]
 local KEYS_EACH, ARGV_EACH = 1, 6
+-- Most records have nothing but what every run has: s, p, c, q, n, rv, tk, at, wk and sa. Beside
+-- these there is nothing to read then, nor to remove: what says nothing is absent.
+local PLAIN, NONE = 10, {}
 local now_ms = math.floor(now_us() / 1000)
 local items = (#KEYS - 2) / KEYS_EACH
 local seen, marks, left_ms = {}, {}, {}
 for i = 0, items - 1 do
   local record = KEYS[3 + i * KEYS_EACH]
   local v = seen[record]
-    or redis.call('HMGET', record, 's', 'tk', 'ep', 'q', 'rv', 'wt', 'dd', 'bk', 'cr')
-  v[3] = v[3] or '1'
-  if v[7] then marks[i], left_ms[i] = done_mark(prefix, v[7], now_ms) end
+  if not v then
+    local run = redis.call('HMGET', record, 's', 'tk', 'rv', 'q')
+    local more = redis.call('HLEN', record) == PLAIN and NONE
+      or redis.call('HMGET', record, 'ep', 'wt', 'dd', 'bk', 'cr')
+    v = { run[1], run[2], more[1] or '1', run[3], run[4], more }
+  end
+  if v[6][3] then marks[i], left_ms[i] = done_mark(prefix, v[6][3], now_ms) end
   if marks[i] and not here({ marks[i] }) then
     return { 'moving' }
   end
@@ -37,21 +44,21 @@ for i = 0, items - 1 do
   local item = not_held_by(v, ARGV[a], ARGV[a + 1], ARGV[a + 2], 'COMPLETED')
   if not item then
     v[1] = 'COMPLETED' -- a second report within this call is a repeat
-    if v[8] then redis.call('HSET', record, 'cr', v[9] - 1) end -- see not_reporting
-    if ARGV[a + 5] == 'application/json' then -- readers know what it is then
-      end_run(prefix, record, ARGV[a], v[5], v[6], 'COMPLETED', now_ms, ARGV[a + 3],
-        'rs', ARGV[a + 4])
-    else
-      end_run(prefix, record, ARGV[a], v[5], v[6], 'COMPLETED', now_ms, ARGV[a + 3],
-        'rs', ARGV[a + 4], 'rt', ARGV[a + 5])
+    local more = v[6]
+    if more[4] then redis.call('HSET', record, 'cr', more[5] - 1) end -- see not_reporting
+    if more ~= NONE then redis.call('HDEL', record, 'mc', 'et', 'ex', 'xk', 'bk', 'dd', 'hc') end
+    if ARGV[a + 5] ~= 'application/json' then -- else readers know what it is
+      redis.call('HSET', record, 'rt', ARGV[a + 5])
     end
+    end_as(prefix, record, ARGV[a], v[4], more[2], 'COMPLETED', now_ms, ARGV[a + 3],
+      'wk', '', 'rs', ARGV[a + 4])
     if marks[i] and left_ms[i] > 0 then
       local keep_ms = math.max(1, math.min(tonumber(ARGV[a + 3]), left_ms[i])) -- SET refuses 0
       redis.call('SET', marks[i], ARGV[a], 'PX', int(keep_ms), 'NX')
     end
-    add(sums, 'r:' .. v[4], -1)
+    add(sums, 'r:' .. v[5], -1)
     gone[#gone + 1] = ARGV[a]
-    item = { 'ok', ARGV[a] }
+    item = ARGV[a]
   end
   reply[#reply + 1] = item
 end

@@ -50,7 +50,7 @@ for i = 1, math.min(#lists, 2 * limit) do
   end
   for _, text in ipairs(redis.call('LRANGE', lists[i], 0, HEADS - 1)) do
     local t = parse(text)
-    if not tell(t.id, t.revision, t.ready_ms) then
+    if not tell(t.id, t.turn.revision, t.turn.ready_ms) then
       return { 'moving' }
     end
   end

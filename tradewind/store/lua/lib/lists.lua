@@ -3,7 +3,7 @@
 -- them are used up (at), how many tasks were taken from it.
 local function a_list(c, facts)
   facts.size, facts.added, facts.tickets, facts.at, facts.taken = 0, 0, {}, 0, 0
-  facts.running, facts.lease_until = 'r:' .. facts.queue, int(c.now_ms + facts.lease_ms)
+  facts.lease_until = int(c.now_ms + facts.lease_ms)
   c.places[facts.queue .. ' ' .. facts.place] = facts
   return facts
 end

@@ -13,7 +13,7 @@ local function find_ticket(c, lists, id, revision)
       c.look, c.lists[key] = c.look - size, {}
       for _, text in ipairs(redis.call('LRANGE', key, 0, -1)) do
         local ticket = parse(text)
-        c.lists[key][ticket.id .. ':' .. ticket.revision] = true
+        c.lists[key][ticket.id .. ':' .. ticket.turn.revision] = true
       end
     end
     if c.lists[key][id .. ':' .. revision] then

@@ -38,8 +38,8 @@ local function recount(c, queue, name, by)
 end
 
 local function park(c, queue, t, ticket)
-  redis.call('RPUSH', parked_key(c.prefix, queue, t.name), ticket.text)
-  recount(c, queue, t.name, 1)
+  redis.call('RPUSH', parked_key(c.prefix, queue, t.read[2]), ticket.text)
+  recount(c, queue, t.read[2], 1)
 end
 
 -- Back to the head of their ready lists, oldest first again.

@@ -6,7 +6,7 @@ local function in_order(lists, now_ms)
   local passes = {}
   for rank, list in ipairs(lists) do
     local head = list.patience_ms and list.size > 0 and redis.call('LINDEX', list.key, 0)
-    local since_ms = head and parse(head).since_ms
+    local since_ms = head and parse(head).turn.since_ms
     if since_ms and now_ms - since_ms > list.patience_ms then
       passes[#passes + 1] = { list = list, rank = rank, head_ms = since_ms,
         before_ms = now_ms - list.patience_ms }
@@ -32,7 +32,7 @@ local function look_ahead(c, passes, want, most)
       done = #found == 0
       for _, text in ipairs(found) do
         local ticket = parse(text)
-        if ticket.since_ms >= pass.before_ms then
+        if ticket.turn.since_ms >= pass.before_ms then
           done = true
           break
         end
@@ -40,7 +40,7 @@ local function look_ahead(c, passes, want, most)
         if not t then
           return false
         end
-        local taken = t.runnable and not t.only_ends and is_good(t, ticket)
+        local taken = t.fate == 'run' and is_good(t, ticket)
         want = want - ((taken and not is_misplaced(t, list)) and 1 or 0)
         list.tickets[#list.tickets + 1], most = ticket, most - 1
       end

@@ -5,36 +5,36 @@ local function displace(c, t, ticket, list)
   there.added = there.added + 1
 end
 
--- What became of one ticket that was looked at. Returns the claim, if it became one.
-local function redeem(c, ticket, t, list)
+-- What becomes of one ticket that was looked at. True if that is a claim, which the reply gets.
+local function redeem(c, ticket, t, list, reply)
   if not is_good(t, ticket) then
-    return nil
-  elseif t.only_ends then
+    return false
+  elseif t.fate == 'end' then
     end_waiting(c, t, list)
   elseif is_misplaced(t, list) then
     displace(c, t, ticket, list)
-  elseif t.runnable then
-    return take(c, t, ticket, list)
+  elseif t.fate == 'run' then
+    return take(c, t, ticket, list, reply)
   else
     park(c, list.queue, t, ticket)
   end
+  return false
 end
 
 -- Redeems the tickets of one pass that were looked at, until `want` claims are made.
--- Appends claims to the reply, notes in list.left what remains; returns what is still wanted.
+-- Notes in list.left what remains; returns what is still wanted.
 local function redeem_pass(c, pass, want, reply)
   local list = pass.list
   local tickets, used = looked_at(list, want), 0
   while want > 0 and list.at < #tickets do
     local ticket = tickets[list.at + 1]
     local t = c.seen[ticket.id]
-    if not t or ticket.since_ms >= pass.before_ms then
+    if not t or ticket.turn.since_ms >= pass.before_ms then
       break
     end
     list.at, used = list.at + 1, used + 1
-    local claim = redeem(c, ticket, t, list)
-    if claim then
-      reply[#reply + 1], want = claim, want - 1
+    if redeem(c, ticket, t, list, reply) then
+      want = want - 1
     end
   end
   if used > 0 then
@@ -52,6 +52,7 @@ local function redeem_all(c, passes, lists, want, reply)
   for _, list in ipairs(lists) do
     if list.taken > 0 then
       add_ready(c.sums, list.queue, list.place, -list.taken)
+      add(c.sums, 'r:' .. list.queue, list.taken)
     end
   end
 end

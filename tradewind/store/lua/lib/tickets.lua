@@ -1,7 +1,11 @@
 -- What claim knows of the tasks behind tickets, by id: read and touched before anything is
--- written. A ticket is good if its record is PENDING at the ticket's revision. It is run if the
--- caller has the handler; one whose fingerprint was completed by `first`, or that is `over`
--- (expired), only ends.
+-- written. A ticket is good if its record is PENDING at the ticket's revision. Its fate: 'run' if
+-- the caller has the handler, else 'park'; one that has expired, or whose fingerprint was completed
+-- by `first`, only 'end's. Most tasks wait for their first run with FRESH fields, so that
+-- there is nothing more to read: what says nothing is absent.
+local FRESH = 5 -- s, n, c, p and q
+local NONE = {}
+
 local function set_of(names)
   local set = {}
   for _, name in ipairs(names) do
@@ -21,33 +25,33 @@ local function look(c, id, queue)
     return c.seen[id]
   end
   local record = c.prefix .. 't:' .. id
-  -- Touched, and read with all that taking it needs, in one call: this is the hottest path.
-  local v = redis.pcall('HMGET', record, 's', 'rv', 'n', 'pr', 'dd', 'ex', 'cr', 'wt', 'tk', 'ep',
-    'at', 'c', 'p')
+  -- Touched, and read with all that taking it needs: this is the hottest path.
+  local v = redis.pcall('HMGET', record, 's', 'n', 'c', 'p')
   if has_left(v) then
     return nil
   end
-  local t = { id = id, record = record, state = v[1], revision = v[2] or '1', name = v[3] or '',
-    place = place_of(v[4] or '1', v[7]), expires = v[6], over = is_over(v[6], c.now_ms), read = v }
-  if v[5] then
-    local mark, left_ms = done_mark(c.prefix, v[5], c.now_ms)
+  local more = redis.call('HLEN', record) == FRESH and NONE
+    or redis.call('HMGET', record, 'rv', 'pr', 'dd', 'ex', 'cr', 'wt', 'tk', 'ep', 'at')
+  local t = { id = id, record = record, state = v[1], revision = more[1] or '1',
+    place = place_of(more[2] or '1', more[5]), read = v, more = more,
+    fate = is_over(more[4], c.now_ms) and 'end' or c.handlers[v[2]] and 'run' or 'park' }
+  if more[3] then
+    local mark, left_ms = done_mark(c.prefix, more[3], c.now_ms)
     if not here({ mark }) then
       return nil
     end
     -- Past its own window a task is nobody's copy: the mark is of a later one that was run.
     local first = left_ms > 0 and redis.call('GET', mark)
     if first and first ~= id then
-      t.mark, t.first = mark, c.prefix .. 't:' .. first
+      t.mark, t.first, t.fate = mark, c.prefix .. 't:' .. first, 'end'
       if not here({ t.first }) then
         return nil
       end
     end
   end
-  t.only_ends = t.over or t.first
-  t.runnable = c.handlers[t.name]
-  if not t.only_ends and not t.runnable then
-    t.read = nil -- up to 128 payloads that nobody asked for
-    if not here({ parked_key(c.prefix, queue, t.name) }) then
+  if t.fate == 'park' then
+    v[4] = nil -- up to 128 payloads that nobody asked for
+    if not here({ parked_key(c.prefix, queue, v[2] or '') }) then
       return nil
     end
   end
@@ -56,5 +60,5 @@ local function look(c, id, queue)
 end
 
 local function is_good(t, ticket)
-  return t.state == 'PENDING' and t.revision == ticket.revision
+  return t.state == 'PENDING' and t.revision == ticket.turn.revision
 end
