@@ -18,6 +18,7 @@ def test_a_small_drain_is_measured_beside_its_floor(
 ) -> None:
     monkeypatch.setattr(main, "QUICK", TINY)
     out = tmp_path / "result.json"
+    before = set(psutil.Process().children(recursive=True))  # servers of other tests
     assert main.main(["--quick", "--only", "drain", "--out", str(out)]) == 0, capsys.readouterr()
     result = json.loads(out.read_text())
     samples = {one["contender"]: one["metrics"] for one in result["rows"]["drain"]["samples"]}
@@ -29,7 +30,7 @@ def test_a_small_drain_is_measured_beside_its_floor(
     assert "rate / floor" in names
     assert "rate / prototype" not in names  # --quick runs no other queues
     assert "rate / floor" in capsys.readouterr().out
-    assert not psutil.Process().children(recursive=True)
+    assert set(psutil.Process().children(recursive=True)) <= before
 
 
 @pytest.mark.parametrize(
