@@ -1,5 +1,7 @@
 """A packed spec comes back byte for byte, and takes no more room than it must."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,11 @@ from tradewind.task import Draft
 from tradewind.v1 import task_pb2
 
 QUEUE, NAME = "mail", "email.send"
-JSON = "application/json"
+FILLED_IN: tuple[dict[str, Any], ...] = (
+    {},
+    {"content_type": "application/json", "priority": task_pb2.PRIORITY_NORMAL},
+)
+JSON, NORMAL = "application/json", task_pb2.PRIORITY_NORMAL
 
 
 def packed(*, traceparent: str = "", **spec: object) -> bytes:
@@ -24,9 +30,17 @@ def packed(*, traceparent: str = "", **spec: object) -> bytes:
 CASES: dict[str, tuple[bytes, int]] = {
     "queue, name and payload": (packed(queue=QUEUE, name=NAME, payload=b"x" * 200), 201),
     "a queue that is not said": (packed(name=NAME, payload=b"x" * 200), 201),
+    "what admission fills in": (
+        packed(queue=QUEUE, name=NAME, payload=b"x" * 200, content_type=JSON, priority=NORMAL),
+        201,
+    ),
     "a content type that is said": (
         packed(name=NAME, payload=b"x" * 200, content_type=JSON),
-        201,
+        1 + 203 + 18,
+    ),
+    "another priority": (
+        packed(name=NAME, payload=b"x", content_type=JSON, priority=task_pb2.PRIORITY_LOW),
+        1 + 3 + 18 + 2,
     ),
     "no payload": (packed(queue=QUEUE, name=NAME), 1),
     "one field more": (packed(name=NAME, payload=b"x" * 200, tenant="t"), 1 + 203 + 3),
@@ -48,8 +62,8 @@ def test_what_the_record_says_anyway_is_left_out(data: bytes, size: int) -> None
 def test_a_payload_is_read_alone_only_where_there_is_nothing_else(data: bytes) -> None:
     spec = codec.unpack(data).spec
     alone = [
-        packed(queue=spec.queue, name=NAME, payload=spec.payload, content_type=content_type)
-        for content_type in ("", JSON)
+        packed(queue=spec.queue, name=NAME, payload=spec.payload, **filled_in)
+        for filled_in in FILLED_IN
     ]
     found = payload_alone(slim(data, QUEUE, NAME))
     is_alone = data in alone and spec.queue in {"", QUEUE} and spec.payload

@@ -6,8 +6,8 @@ out is written into the first byte, so that a reader gets back what was stored, 
 
 - 0xE0 + flags: a StoredSpec whose TaskSpec begins with its queue (1) and name, or with its name.
   Alone (2): there is nothing behind the TaskSpec. Payload (4): nor in the TaskSpec behind name and
-  payload, but (8) the content type application/json. Only what is not left out follows: the
-  payload, or the rest of the TaskSpec, or that with its length and what was behind it.
+  payload, but (8) what admission fills in: JSON and normal priority. Only what is not left out
+  follows: the payload, or the rest of the TaskSpec, or that with its length and what was behind it.
 - 0xF0: what follows is as it came, as is any other text that begins below 0xE0 or above 0xF0.
 
 Of a 200-byte payload's 222 bytes this leaves 201, and with them its record in a smaller block.
@@ -15,15 +15,16 @@ Of a 200-byte payload's 222 bytes this leaves 201, and with them its record in a
 
 from functools import lru_cache
 
-_QUEUE, _ALONE, _PAYLOAD, _JSON = 1, 2, 4, 8
+_QUEUE, _ALONE, _PAYLOAD, _USUAL = 1, 2, 4, 8
 _SLIM, _AS_IT_CAME = 0xE0, 0xF0
 _MARKS = range(_SLIM, _AS_IT_CAME + 1)
 _PAYLOAD_ALONE = frozenset(
-    _SLIM + _ALONE + _PAYLOAD + flags for flags in (0, _QUEUE, _JSON, _QUEUE | _JSON)
+    _SLIM + _ALONE + _PAYLOAD + flags for flags in (0, _QUEUE, _USUAL, _QUEUE | _USUAL)
 )
 _FIRST = tuple(bytes([mark]) for mark in _MARKS)
 _SPEC, _PAYLOAD_TAG = 0x0A, 0x1A  # StoredSpec.spec and TaskSpec.payload: fields 1 and 3, bytes
-_JSON_TYPE = b"\x22\x10application/json"  # TaskSpec.content_type: field 4
+# TaskSpec.content_type and priority, fields 4 and 5: JSON and normal, as admission fills them in.
+_AS_USUAL = b"\x22\x10application/json\x28\x02"
 
 
 def slim(packed: bytes, queue: str, name: str) -> bytes:
@@ -43,8 +44,8 @@ def slim(packed: bytes, queue: str, name: str) -> bytes:
         first, last = _length(packed, begin + 1)
         if last == end:
             return _FIRST[flags | _ALONE | _PAYLOAD] + packed[first:]
-        if last + len(_JSON_TYPE) == end and packed.endswith(_JSON_TYPE):
-            return _FIRST[flags | _ALONE | _PAYLOAD | _JSON] + packed[first:last]
+        if last + len(_AS_USUAL) == end and packed.endswith(_AS_USUAL):
+            return _FIRST[flags | _ALONE | _PAYLOAD | _USUAL] + packed[first:last]
     return _FIRST[flags | _ALONE] + packed[begin:]
 
 
@@ -57,7 +58,7 @@ def whole(stored: bytes, queue: str, name: str) -> bytes:
     flags, rest, behind = stored[0] - _SLIM, stored[1:], b""
     if flags & _PAYLOAD:
         before = _before_payload(queue, name, flags, len(rest))
-        return before + rest + _JSON_TYPE if flags & _JSON else before + rest
+        return before + rest + _AS_USUAL if flags & _USUAL else before + rest
     if not flags & _ALONE:
         begin, end = _length(stored, 1)
         rest, behind = stored[begin:end], stored[end:]
@@ -97,7 +98,7 @@ def _before_payload(queue: str, name: str, flags: int, size: int) -> bytes:
     """What stands in front of a payload of `size` bytes: the same for many tasks."""
     with_queue, without = _heads(queue, name)
     head = (with_queue if flags & _QUEUE else without) + b"\x1a" + varint(size)
-    behind = len(_JSON_TYPE) if flags & _JSON else 0
+    behind = len(_AS_USUAL) if flags & _USUAL else 0
     return b"\x0a" + varint(len(head) + size + behind) + head
 
 
