@@ -40,8 +40,8 @@ def interruptible() -> None:
 
 
 @pytest.fixture(scope="session")
-def redis_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisProcess]]:
-    """Three standalone servers that the session shares; every test finds them empty."""
+def shared_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisProcess]]:
+    """Three standalone servers of the session, as the test before left them."""
     with (
         redis_process(tmp_path_factory.mktemp("redis-a")) as a,
         redis_process(tmp_path_factory.mktemp("redis-b")) as b,
@@ -51,9 +51,16 @@ def redis_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Red
 
 
 @pytest.fixture
+def redis_servers(shared_servers: list[RedisProcess]) -> list[RedisProcess]:
+    """The same, empty. What another test left, its identity above all, would make a region down."""
+    for server in shared_servers:
+        flush(server.port)
+    return shared_servers
+
+
+@pytest.fixture
 def redis_server(redis_servers: list[RedisProcess]) -> RedisProcess:
-    """One of them, empty."""
-    flush(redis_servers[0].port)
+    """One of them."""
     return redis_servers[0]
 
 
@@ -65,10 +72,18 @@ def own_redis(tmp_path: Path) -> Iterator[RedisProcess]:
 
 
 @pytest.fixture(scope="session")
-def cluster_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[int]]:
-    """A Cluster of three primaries that the session shares."""
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[int]]:
+    """A Cluster of three primaries, of the session: its ports."""
     with cluster_processes(tmp_path_factory.mktemp("cluster")) as ports:
         yield list(ports)
+
+
+@pytest.fixture
+def cluster_ports(shared_cluster: list[int]) -> list[int]:
+    """The same, empty."""
+    for port in shared_cluster:
+        flush(port)
+    return shared_cluster
 
 
 def fleet_on(servers: Sequence[RedisProcess], partitions: int = 16) -> Fleet:
@@ -90,8 +105,6 @@ def fleet_at(kind: Literal["standalone", "cluster"], ports: Sequence[int]) -> Fl
 @pytest.fixture
 def fleet(redis_servers: list[RedisProcess]) -> Iterator[Fleet]:
     """Three regions on empty servers; afterwards every key left must have an owner or a TTL."""
-    for server in redis_servers:
-        flush(server.port)
     yield fleet_on(redis_servers)
     for server in redis_servers:
         assert leaked_keys(server.port) == []
@@ -104,15 +117,11 @@ def store_ports(request: pytest.FixtureRequest) -> list[int]:
 
 
 def empty_ports(request: pytest.FixtureRequest, kind: str) -> list[int]:
-    """Ports of the session's Redis of that kind, emptied."""
+    """Ports of the session's Redis of that kind, empty."""
     if kind == "cluster":
-        ports: list[int] = request.getfixturevalue("cluster_ports")
-    else:
-        servers: list[RedisProcess] = request.getfixturevalue("redis_servers")
-        ports = [servers[0].port]
-    for port in ports:
-        flush(port)
-    return ports
+        return request.getfixturevalue("cluster_ports")
+    servers: list[RedisProcess] = request.getfixturevalue("redis_servers")
+    return [servers[0].port]
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from tests.cases.scale import Scale
-from tests.flow.lab import Lab, empty
+from tests.flow.lab import Lab
 from tests.harness.ledger import VARIABLE, Ledger
 from tests.harness.yard import Yard, yard
 from tradewind.local.scratch import RedisProcess
@@ -84,8 +84,6 @@ async def make_lab(
     labs: list[Lab] = []
 
     def make(queue: str, regions: int = 1) -> Lab:
-        for server in redis_servers:
-            empty(server)
         labs.append(Lab(tmp_path, redis_servers[:regions], queue))
         return labs[-1]
 

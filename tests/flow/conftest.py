@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flow.lab import Lab, empty
+from tests.flow.lab import Lab
 from tradewind.local.scratch import RedisProcess
 
 SHORT = "{lease: 1s, attempts: 3, backoff: {initial: 50ms, factor: 2, max: 200ms}, timeout: 60s}"
@@ -17,8 +17,6 @@ async def make_lab(
     labs: list[Lab] = []
 
     def make(queue: str = SHORT, regions: int = 1) -> Lab:
-        for server in redis_servers:
-            empty(server)
         labs.append(Lab(tmp_path, redis_servers[:regions], queue))
         return labs[-1]
 

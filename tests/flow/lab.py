@@ -232,11 +232,6 @@ def free_address() -> str:
     return f"{LOOPBACK}:{free_ports(1)[0]}"
 
 
-def empty(server: RedisProcess) -> None:
-    """Forget everything that earlier tests stored."""
-    redis.Redis(port=server.port).flushall()  # pyright: ignore[reportUnknownMemberType]
-
-
 def cut_connections(server: RedisProcess) -> None:
     """What a network that resets does to every client."""
     client = redis.Redis(port=server.port)

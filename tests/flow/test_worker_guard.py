@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.flow.lab import Lab, empty
+from tests.flow.lab import Lab
+from tests.redis_keys import flush
 from tradewind import ids, metrics
 from tradewind.clock import SystemClock
 from tradewind.fleet import Fleet
@@ -54,7 +55,7 @@ def guard_of(fleet: Fleet) -> Guard:
 
 @pytest.fixture
 async def lab(tmp_path: Path, own_redis: RedisProcess) -> AsyncIterator[Lab]:
-    empty(own_redis)
+    flush(own_redis.port)
     lab = Lab(tmp_path, [own_redis], "{lease: 1s}")
     yield lab
     await lab.close()

@@ -12,7 +12,6 @@ from google.protobuf.message import Message
 
 from tests.fuzz import messages
 from tests.fuzz.target import Target, under_fire
-from tests.redis_keys import flush
 from tradewind.local.scratch import RedisProcess
 from tradewind.v1 import router_pb2
 
@@ -44,8 +43,6 @@ def judge(target: Target, before_mib: float) -> None:
 async def test_a_submit_gets_a_documented_answer_and_is_stored_only_if_accepted(
     redis_servers: list[RedisProcess], tmp_path: Path, number: int
 ) -> None:
-    for server in redis_servers:
-        flush(server.port)
     kind, answer = router_pb2.SubmitTaskRequest, router_pb2.SubmitTaskResponse
     async with under_fire(redis_servers, tmp_path) as target:
         await target.fire("SubmitTask", answer, made(kind, min(number, 2_000), seed=1))
@@ -60,8 +57,6 @@ async def test_a_submit_gets_a_documented_answer_and_is_stored_only_if_accepted(
 async def test_so_does_each_submit_of_a_batch_and_of_a_stream(
     redis_servers: list[RedisProcess], tmp_path: Path, number: int
 ) -> None:
-    for server in redis_servers:
-        flush(server.port)
     async with under_fire(redis_servers, tmp_path) as target:
         before_mib = target.rss_mib()
         await target.fire(
@@ -80,8 +75,6 @@ async def test_so_does_each_submit_of_a_batch_and_of_a_stream(
 async def test_an_id_gets_a_documented_answer(
     redis_servers: list[RedisProcess], tmp_path: Path, number: int
 ) -> None:
-    for server in redis_servers:
-        flush(server.port)
     rng = random.Random(SEED)
     number //= 10
     async with under_fire(redis_servers, tmp_path) as target:

@@ -5,7 +5,7 @@ import grpc
 import pytest
 
 from tests.conftest import fleet_on
-from tests.redis_keys import connected, flush
+from tests.redis_keys import connected
 from tests.rpc.running import Running, running
 from tradewind.errors import (
     NoRegionReachable,
@@ -81,7 +81,6 @@ async def test_a_region_that_denies_us_a_command_is_soon_left_alone_and_nothing_
     redis_servers: list[RedisProcess], own_redis: RedisProcess, denied: str
 ) -> None:
     fleet = fleet_on([own_redis, redis_servers[1]])
-    flush(redis_servers[1].port)
     async with running(replace(fleet, health=Health(interval_ms=100))) as serving:
         connected(own_redis.port).execute_command("ACL", "SETUSER", "default", f"-{denied}")
         answers = [

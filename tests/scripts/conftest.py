@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import fleet_on
-from tests.redis_keys import connected, flush, leaked_keys, wrong_counts
+from tests.redis_keys import connected, leaked_keys, wrong_counts
 from tradewind.local.scratch import RedisProcess
 from tradewind.store.region_store import RegionStore
 
@@ -14,7 +14,6 @@ from tradewind.store.region_store import RegionStore
 @pytest.fixture
 async def target(redis_servers: list[RedisProcess]) -> AsyncIterator[RegionStore]:
     """The region us-east, to which tasks of `store` move."""
-    flush(redis_servers[1].port)
     fleet = fleet_on(redis_servers)
     there = RegionStore(fleet.regions["us-east"], fleet)
     await there.start()

@@ -9,7 +9,7 @@ import pytest
 from redis.crc import key_slot
 
 from tests.conftest import fleet_at
-from tests.redis_keys import flush, wrong_counts
+from tests.redis_keys import wrong_counts
 from tests.scripts.slots import Slot
 from tests.scripts.world import (
     DAY_MS,
@@ -257,8 +257,6 @@ ACTIONS: dict[str, Action] = {
 
 @pytest.fixture
 def slot(cluster_ports: list[int]) -> Iterator[Slot]:
-    for port in cluster_ports:
-        flush(port)
     slot = Slot(cluster_ports, key_slot(KEYS.identity.encode()))
     yield slot
     slot.settle()

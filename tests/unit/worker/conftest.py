@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.conftest import fleet_on
-from tests.redis_keys import flush
 from tradewind.fleet import Fleet
 from tradewind.local.scratch import RedisProcess
 from tradewind.store.region_store import RegionStore
@@ -13,7 +12,6 @@ from tradewind.store.region_store import RegionStore
 
 @pytest.fixture
 def one_region(redis_servers: list[RedisProcess]) -> Fleet:
-    flush(redis_servers[0].port)
     return fleet_on(redis_servers[:1])
 
 
