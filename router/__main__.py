@@ -23,7 +23,7 @@ from tradewind.fleet import Fleet
 from tradewind.http import HttpServer, check_bind, parse_address
 from tradewind.limits import SECOND_MS
 from tradewind.local import metrics_dir
-from tradewind.startup import FAILED, WRONG_USAGE, check_region, run, serve_http
+from tradewind.startup import FAILED, WRONG_USAGE, check_region, run, run_parent, serve_http
 from tradewind.store.region_store import RegionStore
 
 DEFAULT_LISTEN: Final = "127.0.0.1:7070"  # contract section 2
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(error, WRONG_USAGE)
     try:
         if arguments.processes > 1:
-            return run(_serve_processes(arguments))
+            return run_parent(_serve_processes(arguments))
         return run(_serve(arguments, fleet))
     except SetupError as error:
         return _say(error, FAILED)

@@ -26,6 +26,15 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return runner.run(work)
 
 
+def run_parent(work: Coroutine[Any, Any, T]) -> T:
+    """Run what starts processes to the end.
+
+    Not on uvloop: that forks, and a copy of a process in which another thread is inside gRPC breaks
+    both (gRPC's fork handlers). asyncio has subprocesses started by vfork, which copies nothing.
+    """
+    return asyncio.run(work)
+
+
 def check_region(fleet: Fleet, region: str, config: str) -> None:
     """Raise SetupError unless the file `config`, read as `fleet`, has `region`."""
     if region not in fleet.regions:

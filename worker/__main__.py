@@ -22,7 +22,7 @@ from tradewind.fleet import Fleet
 from tradewind.handlers import App
 from tradewind.http import HttpServer, Ready, check_bind, parse_address
 from tradewind.local import metrics_dir
-from tradewind.startup import FAILED, WRONG_USAGE, check_region, run, whole
+from tradewind.startup import FAILED, WRONG_USAGE, check_region, run, run_parent, whole
 from tradewind.store.region_store import RegionStore
 from worker import kernel, streams
 from worker.apps import load_app
@@ -166,7 +166,7 @@ def _run_processes(arguments: argparse.Namespace) -> int:
             if http is not None:
                 http.stop()
 
-    return run(work())
+    return run_parent(work())
 
 
 def _serve(

@@ -11,8 +11,11 @@ import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"  # in the environment of a child: of prometheus_client
@@ -40,7 +43,19 @@ def hold_inherited() -> None:
     if Path(path).name.startswith(_PREFIX):  # or it is somebody else's, for a single process
         held = _locked(path, fcntl.LOCK_SH | fcntl.LOCK_NB)
         if held is not None:
-            atexit.register(_leave, path, held)
+            _at_end(lambda: _leave(path, held))
+
+
+def _at_end(leave: Callable[[], None]) -> None:
+    """Call `leave` when this process ends in order, or by SIGTERM before it listens to that."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        leave()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    atexit.register(leave)
+    signal.signal(signal.SIGTERM, end)
 
 
 def _leave(path: str, held: int) -> None:
