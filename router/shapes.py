@@ -88,13 +88,7 @@ class Shapes:
     def _at_length(
         self, spec: TaskSpec, shared: bytes, now_ms: int
     ) -> tuple[Draft, Body, Resolved]:
-        admitted = admit.check(spec, self._fleet, now_ms=now_ms)
-        draft = wire.draft(
-            spec,
-            delay_ms=admitted.delay_ms,
-            not_before_ms=admitted.not_before_ms,
-            timeout_ms=admitted.timeout_ms,
-        )
+        draft, body = wire.admitted(spec, self._fleet, now_ms=now_ms)
         resolved = resolve(draft, self._fleet)
         lasts = not (spec.HasField("not_before") or spec.HasField("expires_at"))
         if lasts and len(shared) <= _MAX_SHAPE_BYTES:
@@ -106,7 +100,7 @@ class Shapes:
             self._known[shared] = _Shape(
                 shape, resolve(shape, self._fleet), is_json(draft.content_type)
             )
-        return draft, admitted.body, resolved
+        return draft, body, resolved
 
 
 def _body(shape: _Shape, payload: bytes, *texts: str) -> Body | None:

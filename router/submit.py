@@ -21,7 +21,6 @@ from router.route import Routes
 from router.shapes import Shapes
 from router.storing import Refused, Storing
 from tradewind import ids, wire
-from tradewind.admission import admit
 from tradewind.admission.identity import identify, partition
 from tradewind.clock import Clock
 from tradewind.errors import (
@@ -218,18 +217,12 @@ class Submitter:
 
         Raises what admission raises.
         """
-        admitted = admit.check(spec, self._fleet, now_ms=self._clock.now_ms())
-        draft = wire.draft(
-            spec,
-            delay_ms=admitted.delay_ms,
-            not_before_ms=admitted.not_before_ms,
-            timeout_ms=admitted.timeout_ms,
-        )
+        draft, body = wire.admitted(spec, self._fleet, now_ms=self._clock.now_ms())
         try:
             resolved = resolve(draft, self._fleet)
         except NoRegionPermitted:
             return Plan(self._routes.decide(draft, None, ""), 0)
-        identity = identify(draft, admitted.body, resolved.fence, self._fleet)
+        identity = identify(draft, body, resolved.fence, self._fleet)
         decision = self._routes.decide(draft, resolved, identity.home)
         if identity.mark is not None and not identity.home:
             decision = replace(decision, ledger_home=decision.region)

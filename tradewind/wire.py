@@ -6,7 +6,10 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tradewind import codec, ids
+from tradewind.admission import admit
 from tradewind.codec import STATES, DamagedRecord
+from tradewind.fingerprint import Body
+from tradewind.fleet import Fleet
 from tradewind.policy.rules import DEFAULT_RULE, UNSERVED
 from tradewind.state import State
 from tradewind.task import Draft, Failure, LiveWorker, Priority, QueueCounts, Record
@@ -69,6 +72,18 @@ def draft(
         origin_region=spec.origin_region,
         spec=spec.SerializeToString(),
     )
+
+
+def admitted(spec: task_pb2.TaskSpec, fleet: Fleet, *, now_ms: int) -> tuple[Draft, Body]:
+    """Check a spec; return it as a Draft, and its payload, read. Raises what `admit.check` does."""
+    found = admit.check(spec, fleet, now_ms=now_ms)
+    checked = draft(
+        spec,
+        delay_ms=found.delay_ms,
+        not_before_ms=found.not_before_ms,
+        timeout_ms=found.timeout_ms,
+    )
+    return checked, found.body
 
 
 def receipt(

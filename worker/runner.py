@@ -231,10 +231,13 @@ class Runner:
     def _conclude(self) -> None:
         """Settle what has just ended, and leave its slots. What is only said of it comes after."""
         over, self._just_over = self._just_over, []
-        silent = [ended for ended in over if not self._reports.has(ended[0].claim)]
+        silent: list[_Over] = []
+        with_report: list[_Over] = []
+        for ended in over:
+            (with_report if self._reports.has(ended[0].claim) else silent).append(ended)
         self._close(silent)
-        if len(silent) < len(over):
-            self._spawn(self._report_first([ended for ended in over if ended not in silent]))
+        if with_report:
+            self._spawn(self._report_first(with_report))
         for slot, _, _ in over:
             self._guard.watch.forget(slot)
         # The pace is that of the slots.

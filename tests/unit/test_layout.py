@@ -38,6 +38,14 @@ CASES: dict[str, tuple[bytes, int]] = {
         packed(name=NAME, payload=b"x" * 200, content_type=JSON),
         1 + 203 + 18,
     ),
+    "what admission fills in, and more": (
+        packed(name=NAME, payload=b"x" * 200, **FILLED_IN[1], request_id="r", origin_region="eu"),
+        1 + 202 + 3 + 5,
+    ),
+    "the same, and no payload": (
+        packed(name=NAME, **FILLED_IN[1], origin_region="eu"),
+        1 + 20 + 5,
+    ),
     "another priority": (
         packed(name=NAME, payload=b"x", content_type=JSON, priority=task_pb2.PRIORITY_LOW),
         1 + 3 + 18 + 2,
@@ -75,7 +83,9 @@ def test_a_payload_is_read_alone_only_where_there_is_nothing_else(data: bytes) -
     tail=st.binary(max_size=300),
 )
 def test_any_bytes_come_back_as_they_were(head: bytes, tail: bytes) -> None:
-    for data in (head + tail, tail, head + varint(len(tail)) + tail):
+    usual = packed(name=NAME, payload=tail, **FILLED_IN[1])
+    grown = b"\x0a" + varint(len(usual) + 200) + usual[1 + len(varint(len(usual))) :] + head + tail
+    for data in (head + tail, tail, head + varint(len(tail)) + tail, usual + tail, grown):
         assert whole(slim(data, QUEUE, NAME), QUEUE, NAME) == data
 
 

@@ -8,6 +8,8 @@ out is written into the first byte, so that a reader gets back what was stored, 
   Alone (2): there is nothing behind the TaskSpec. Payload (4): nor in the TaskSpec behind name and
   payload, but (8) what admission fills in: JSON and normal priority. Only what is not left out
   follows: the payload, or the rest of the TaskSpec, or that with its length and what was behind it.
+  Payload and what is filled in, but not alone: more of the TaskSpec stands behind them, and follows
+  the payload with its length. Nothing is behind the TaskSpec.
 - 0xF0: what follows is as it came, as is any other text that begins below 0xE0 or above 0xF0.
 
 Of a 200-byte payload's 222 bytes this leaves 201, and with them its record in a smaller block.
@@ -22,7 +24,7 @@ _PAYLOAD_ALONE = frozenset(
     _SLIM + _ALONE + _PAYLOAD + flags for flags in (0, _QUEUE, _USUAL, _QUEUE | _USUAL)
 )
 _FIRST = tuple(bytes([mark]) for mark in _MARKS)
-_SPEC, _PAYLOAD_TAG = 0x0A, 0x1A  # StoredSpec.spec and TaskSpec.payload: fields 1 and 3, bytes
+_SPEC, _PAYLOAD_TAG = 0x0A, b"\x1a"  # StoredSpec.spec and TaskSpec.payload: fields 1 and 3, bytes
 # TaskSpec.content_type and priority, fields 4 and 5: JSON and normal, as admission fills them in.
 _AS_USUAL = b"\x22\x10application/json\x28\x02"
 
@@ -40,12 +42,20 @@ def slim(packed: bytes, queue: str, name: str) -> bytes:
     begin += len(head)
     if end < len(packed):
         return _FIRST[flags] + varint(end - begin) + packed[begin:]
-    if begin < end and packed[begin] == _PAYLOAD_TAG:
+    return _alone(packed, begin, flags)
+
+
+def _alone(packed: bytes, begin: int, flags: int) -> bytes:
+    """Of a TaskSpec with nothing behind it what comes after its name, at `begin`."""
+    if packed.startswith(_PAYLOAD_TAG, begin):
         first, last = _length(packed, begin + 1)
-        if last == end:
+        if last == len(packed):
             return _FIRST[flags | _ALONE | _PAYLOAD] + packed[first:]
-        if last + len(_AS_USUAL) == end and packed.endswith(_AS_USUAL):
-            return _FIRST[flags | _ALONE | _PAYLOAD | _USUAL] + packed[first:last]
+        if packed.startswith(_AS_USUAL, last):
+            more = packed[last + len(_AS_USUAL) :]
+            if not more:
+                return _FIRST[flags | _ALONE | _PAYLOAD | _USUAL] + packed[first:last]
+            return _FIRST[flags | _PAYLOAD | _USUAL] + packed[begin + 1 : last] + more
     return _FIRST[flags | _ALONE] + packed[begin:]
 
 
@@ -56,10 +66,13 @@ def whole(stored: bytes, queue: str, name: str) -> bytes:
     if stored[0] == _AS_IT_CAME:
         return stored[1:]
     flags, rest, behind = stored[0] - _SLIM, stored[1:], b""
-    if flags & _PAYLOAD:
+    if flags & _PAYLOAD and flags & _ALONE:
         before = _before_payload(queue, name, flags, len(rest))
         return before + rest + _AS_USUAL if flags & _USUAL else before + rest
-    if not flags & _ALONE:
+    if flags & _PAYLOAD:
+        _, end = _length(stored, 1)
+        rest = _PAYLOAD_TAG + stored[1:end] + _AS_USUAL + stored[end:]
+    elif not flags & _ALONE:
         begin, end = _length(stored, 1)
         rest, behind = stored[begin:end], stored[end:]
     with_queue, without = _heads(queue, name)
@@ -97,7 +110,7 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
 def _before_payload(queue: str, name: str, flags: int, size: int) -> bytes:
     """What stands in front of a payload of `size` bytes: the same for many tasks."""
     with_queue, without = _heads(queue, name)
-    head = (with_queue if flags & _QUEUE else without) + b"\x1a" + varint(size)
+    head = (with_queue if flags & _QUEUE else without) + _PAYLOAD_TAG + varint(size)
     behind = len(_AS_USUAL) if flags & _USUAL else 0
     return b"\x0a" + varint(len(head) + size + behind) + head
 

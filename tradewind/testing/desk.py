@@ -4,7 +4,6 @@ import random
 from collections.abc import Collection
 
 from tradewind import codec, ids, wire
-from tradewind.admission import admit
 from tradewind.admission.identity import Identity, identify
 from tradewind.client.specs import Args, TaskOptions, build_spec
 from tradewind.client.views import Receipt, Route, receipt_of, route_of
@@ -74,16 +73,10 @@ class Desk:
         return spec
 
     def _admitted(self, spec: TaskSpec) -> tuple[Draft, Resolved, Identity]:
-        admitted = admit.check(spec, self._fleet, now_ms=self._clock.now_ms())
-        draft = wire.draft(
-            spec,
-            delay_ms=admitted.delay_ms,
-            not_before_ms=admitted.not_before_ms,
-            timeout_ms=admitted.timeout_ms,
-        )
+        draft, body = wire.admitted(spec, self._fleet, now_ms=self._clock.now_ms())
         resolved = resolve(draft, self._fleet)
         self._check_place(draft, resolved)
-        return draft, resolved, identify(draft, admitted.body, resolved.fence, self._fleet)
+        return draft, resolved, identify(draft, body, resolved.fence, self._fleet)
 
     def _check_place(self, draft: Draft, resolved: Resolved) -> None:
         here = self._store.region
