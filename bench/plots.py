@@ -157,7 +157,8 @@ def _cpu_bars(axes: Any, table: Mapping[str, Mapping[str, Figure]]) -> None:
     for key, (name, colour) in _PARTS.items():
         if key in used:
             axes.barh(0, 0, color=colour, label=name)
-    axes.legend(fontsize=7, loc="lower right", ncols=len(used))
+    # Above the bars: inside the frame it would cover a figure.
+    axes.legend(fontsize=7, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(used))
 
 
 def _is_ours(name: str) -> bool:
