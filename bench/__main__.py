@@ -2,7 +2,7 @@
 
     python -m bench [--quick] [--only ROW,...] [--reps N] [--peers NAME,...] [--out FILE]
     python -m bench compare OLD.json NEW.json
-    python -m bench table RESULT.json     targets and figures, as Markdown
+    python -m bench table RESULT.json     targets and figures, then what a task costs, as Markdown
     python -m bench plot RESULT.json      pictures beside the file
 
 Exit status: 0 all was measured, 1 something was not, 2 wrong usage, 130 interrupted.
@@ -56,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["compare"]:
         return compare.main(arguments[1:])
     if arguments[:1] == ["table"] and len(arguments) == 2:
-        print(report.markdown(json.loads(Path(arguments[1]).read_text())))
+        result = json.loads(Path(arguments[1]).read_text())
+        print(f"{report.markdown(result)}\n\n{report.costs(result)}")
         return 0
     if arguments[:1] == ["plot"] and len(arguments) == 2:
         return _plot(Path(arguments[1]), sys.stdout.write)
@@ -80,6 +81,7 @@ def _measure(given: argparse.Namespace) -> int:
         "commit": _commit(),
         "machine": describe(),
         "sizes": asdict(sizes),
+        "quick": given.quick,
         "repetitions": repetitions,
         "peers": sorted(found),
         "rows": {},

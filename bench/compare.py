@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("new", type=Path)
     parser.add_argument(
         "--threshold",
-        type=float,
+        type=_share,
         default=THRESHOLD,
         metavar="SHARE",
         help=f"a worse median by more than this share is a regression (default: {THRESHOLD})",
@@ -105,6 +105,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if any(one.verdict == REGRESSION for one in compared) else 0
 
 
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0 <= share < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a share from 0 to below 1, such as 0.1")
+    return share
+
+
 def _print(compared: Sequence[Compared], lonely: Sequence[str], warnings: Sequence[str]) -> None:
     for warning in warnings:
         print(f"note: {warning}")
@@ -113,8 +120,8 @@ def _print(compared: Sequence[Compared], lonely: Sequence[str], warnings: Sequen
     for one in compared:
         name = f"{one.row}: {one.name}"
         print(f"{name:{width}}  {one.old:10.3f}  {one.new:10.3f}  {one.ratio:7.2f}x  {one.verdict}")
-    for name in lonely:
-        print(f"only in one of them: {name}")
+    if lonely:
+        print(f"only in one of them: {', '.join(lonely)}")
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Figure
+from bench.report import QUICK
 
 _OURS, _THEIRS, _TARGET = "#0b6e8a", "#9aa5ad", "#c0392b"
 _PARTS = {
@@ -33,7 +34,7 @@ def draw(result: Mapping[str, Any], stem: Path) -> list[Path]:
         ("targets", _targets),
         ("rates", _rates),
         ("cpu", _cpu),
-        ("memory", _lifetime),
+        ("lifetime", _lifetime),
     ):
         figure = picture(plt, result)
         if figure is None:
@@ -44,7 +45,9 @@ def draw(result: Mapping[str, Any], stem: Path) -> list[Path]:
         # A strip of a fixed height below the axes, whatever the height of the picture.
         strip = 0.25 / figure.get_figheight()
         figure.get_layout_engine().set(rect=(0, strip, 1, 1 - strip))
-        figure.text(0.01, 0.004, about, fontsize=7, color="#666666")
+        figure.text(0.01, 0.3 * strip, about, fontsize=7, color="#666666")
+        if result.get("quick"):
+            figure.text(0.99, 0.3 * strip, QUICK, fontsize=7, color=_TARGET, ha="right")
         path = stem.with_name(f"{stem.name}-{name}.png")
         figure.savefig(path, dpi=_DPI)
         plt.close(figure)

@@ -24,10 +24,16 @@ COLUMNS = {
 }
 
 
+#: Said of a result of small numbers.
+QUICK = "QUICK RUN: small numbers, once. It shows that every row runs; its figures mean nothing."
+_CPU = ("router_s", "worker_s", "redis_s", "client_s")
+
+
 def text(result: Mapping[str, Any]) -> str:
     """All of it, for people."""
     machine = ", ".join(f"{name} {value}" for name, value in result["machine"].items())
-    parts = [
+    parts = [QUICK] if result.get("quick") else []
+    parts += [
         f"machine: {machine}",
         "sizes: " + ", ".join(f"{name} {value:,}" for name, value in result["sizes"].items()),
         "medians (lowest .. highest); CPU in seconds per 1,000 tasks",
@@ -43,6 +49,27 @@ def text(result: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
+def costs(result: Mapping[str, Any]) -> str:
+    """What a task costs each contender, medians in microseconds of CPU, and its rate."""
+    used = [key for key in _CPU if any(key in s["metrics"] for s in _samples(result))]
+    heads = [COLUMNS[key].removesuffix(" CPU") for key in used]
+    lines = [
+        f"| row | contender | tasks/s | {' | '.join(f'{head}, us' for head in heads)} |",
+        "|---|---|" + "---|" * (1 + len(heads)),
+    ]
+    for row in result["rows"]:
+        own = [s for s in result["rows"][row]["samples"] if "per_s" in s["metrics"]]
+        for name in dict.fromkeys(sample["contender"] for sample in own):
+            found = [sample["metrics"] for sample in own if sample["contender"] == name]
+            rate = Figure.of([metrics["per_s"] for metrics in found]).median
+            cells = [f"{rate:,.0f}"]
+            for key in used:
+                values = [metrics[key] for metrics in found if key in metrics]
+                cells.append(f"{Figure.of(values).median * 1000:.0f}" if values else "")
+            lines.append(f"| {row} | {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def markdown(result: Mapping[str, Any]) -> str:
     """Targets beside what was measured."""
     lines = ["| row | figure | target | measured | |", "|---|---|---|---|---|"]
@@ -51,6 +78,10 @@ def markdown(result: Mapping[str, Any]) -> str:
             what, measured, target, stands = _figure_cells(one)
             lines.append(f"| {name} | {what} | {target} | {measured} | {stands} |")
     return "\n".join(lines)
+
+
+def _samples(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [sample for row in result["rows"].values() for sample in row["samples"]]
 
 
 def contenders(samples: Sequence[Mapping[str, Any]]) -> list[list[str]]:

@@ -78,8 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if share >= _SHARE:
             print(f"  {share * total_us:6.1f} us  {share:4.0%}  {name}")
     print(
-        f"Redis: {plain['redis_s'] * 1000:.1f} us of CPU a task; of it in commands (INFO "
-        "commandstats, those in scripts a second time by name):"
+        f"Redis: {plain['redis_s'] * 1000:.1f} us of CPU a task. By command (INFO commandstats: "
+        "wall time, of a worker in the profiled run; what a script calls counts once more by name):"
     )
     for name, (calls, micros) in sorted(redis.items(), key=lambda pair: -pair[1][1]):
         if micros >= 0.05:
