@@ -1,4 +1,4 @@
-"""tradewind policy check: every mistake with its place, for people and for programs."""
+"""tradewind policy check and schema: for people, for programs, for editors."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,9 @@ import pytest
 
 from tests.cli.conftest import Run
 from tradewind.cli.up import STARTER
+from tradewind.regions import json_schema
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_policy_check_names_every_mistake_of_a_bad_file(
@@ -66,3 +69,32 @@ def test_policy_check_of_the_built_in_file_is_clean(
     assert run("policy", "check", str(STARTER), "--json") == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["regions"] == ["us-east", "eu-west", "ap-south"]
+
+
+def test_policy_check_without_secrets_takes_what_is_not_here_for_granted(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "regions.yaml"
+    file.write_text("version: 1\nregions:\n  a: {redis: 'redis://:${NOT_SET_HERE}@h'}\n")
+    assert run("policy", "check", str(file)) == 2
+    assert "environment variable NOT_SET_HERE is not set" in capsys.readouterr().err
+    assert run("policy", "check", str(file), "--without-secrets") == 0
+    said = capsys.readouterr().out
+    assert "is valid: 1 region (a), 0 rules" in said
+    assert "version unknown: secrets or addresses that it points to are not here" in said
+
+
+def test_policy_schema_prints_the_schema_that_ships(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("policy", "schema") == 0
+    said = capsys.readouterr()
+    assert said.out == json_schema.published()
+    assert json.loads(said.out)["properties"]["partitions"]["default"] == 64
+
+
+def test_the_file_at_the_root_names_its_schema_for_editors() -> None:
+    first, *_ = (ROOT / "regions.yaml").read_text().splitlines()
+    hint, _, path = first.partition("$schema=")
+    assert hint == "# yaml-language-server: "
+    assert (ROOT / path).read_text() == json_schema.published()

@@ -61,7 +61,7 @@ def test_the_program_knows_each_option_it_is_given(line: list[str]) -> None:
     assert not unknown, help_text
 
 
-@pytest.mark.parametrize("path", ["deploy/regions.yaml", "deploy/k8s/base/regions.yaml"])
+@pytest.mark.parametrize("path", ["deploy/config/regions.yaml", "deploy/k8s/base/regions.yaml"])
 def test_the_program_accepts_each_regions_file(path: str) -> None:
     done = tradewind("policy", "check", str(ROOT / path))
     assert done.returncode == 0, done.stderr
@@ -77,7 +77,7 @@ def test_a_worker_can_load_the_app_it_is_deployed_with() -> None:
     [("redis", "redis-{}"), ("router", "router-{}"), ("worker", "worker-{}")],
 )
 def test_compose_serves_every_region_of_its_file(compose_part: str, expected: str) -> None:
-    regions = yaml.safe_load((DEPLOY / "regions.yaml").read_text())["regions"]
+    regions = yaml.safe_load((DEPLOY / "config/regions.yaml").read_text())["regions"]
     services = {n for n in COMPOSE["services"] if n.startswith(compose_part)}
     assert services == {expected.format(region) for region in regions}
 

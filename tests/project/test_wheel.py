@@ -25,7 +25,7 @@ def sources(pattern: str) -> set[str]:
     return {p.relative_to(ROOT).as_posix() for p in found if "__pycache__" not in p.parts}
 
 
-@pytest.mark.parametrize("pattern", ["*.py", "*.pyi", "*.lua", "py.typed"])
+@pytest.mark.parametrize("pattern", ["*.py", "*.pyi", "*.lua", "*.json", "*.yaml", "py.typed"])
 def test_everything_a_running_tradewind_reads_is_in_the_wheel(
     names: set[str], pattern: str
 ) -> None:

@@ -26,6 +26,8 @@ _STEPS = {
     "ledger": "as good as the best, and it recognises repeats",
     "home": "the nearest",
     "spill": "it would start sooner than in the nearest",
+    "failover": "the others are out, and failover.order names it",
+    "trial": "whether it is well again is tried with one task at a time",
     "panic": "none is known to be able to run it, this one may be",
     UNSERVED: "no live worker runs it",
 }

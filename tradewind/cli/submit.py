@@ -77,7 +77,7 @@ def submit(
     if source is not None:
         if payload is not None:
             raise click.UsageError("give JSON or --from, not both")
-        requests = list(_read(source, name, options))
+        requests = list(read_tasks(source, name, options, "nothing was submitted"))
         lines = _Lines(requests, name, wait, wait_timeout, as_json)
         return with_client(router, lambda client: _many(client, lines), may_wait=True)
     if name is None:
@@ -248,8 +248,10 @@ def _receipt_text(receipt: "Receipt") -> str:
     return "\n".join([where + why, *notes])
 
 
-def _read(source: Path, name: str | None, options: "TaskOptions") -> "Iterator[TaskRequest]":
-    """Check every line before anything is submitted."""
+def read_tasks(
+    source: Path, name: str | None, options: "TaskOptions", otherwise: str
+) -> "Iterator[TaskRequest]":
+    """Read a file of tasks, each line checked. What is wrong ends with the word `otherwise`."""
     from tradewind.client.specs import build_spec  # noqa: PLC0415 - gRPC is slow to import
 
     try:
@@ -264,7 +266,7 @@ def _read(source: Path, name: str | None, options: "TaskOptions") -> "Iterator[T
                 request = _request(line, name, options)
                 build_spec(request.name, request.args, request.options)
             except (ValueError, TypeError, TradewindError) as error:
-                problem = f"{source}, line {number}: {error}; nothing was submitted"
+                problem = f"{source}, line {number}: {error}; {otherwise}"
                 raise Unusable(problem) from None
             yield request
 

@@ -66,7 +66,7 @@ def up(
 
     Prints one line, `ready grpc=HOST:PORT http=HOST:PORT`, once every router sees every region's
     workers; the first region in the file serves there. Ctrl-C stops, a second one without waiting
-    for running tasks.
+    for running tasks. Changes of the file come into force within seconds, if it is in order.
     """
     if cluster:
         raise click.UsageError(
@@ -109,6 +109,8 @@ def _check_app(app: str) -> None:
 
 
 async def _serve(fleet: "EmbeddedFleet", grace_s: float) -> int:
+    from tradewind.startup import on_hangup  # noqa: PLC0415 - as above
+
     stop = asyncio.Event()
 
     def on_signal() -> None:
@@ -122,6 +124,7 @@ async def _serve(fleet: "EmbeddedFleet", grace_s: float) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
+    on_hangup(fleet.reload, on_signal)
     starting = asyncio.create_task(_start(fleet))
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -132,7 +135,11 @@ async def _serve(fleet: "EmbeddedFleet", grace_s: float) -> int:
             return FAILED
         await starting
         _announce(fleet)
-        await stopping
+        following = asyncio.create_task(fleet.follow(lambda said: click.echo(said, err=True)))
+        await asyncio.wait({stopping, following}, return_when=asyncio.FIRST_COMPLETED)
+        if following.done():
+            following.result()
+        following.cancel()
     finally:
         stopping.cancel()
         await fleet.stop()

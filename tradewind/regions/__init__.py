@@ -10,43 +10,59 @@ be without a cap.
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
-from tradewind.errors import ConfigErrors
 from tradewind.fleet import Fleet, OnDead, RedisTarget
 from tradewind.regions import build, checks
-from tradewind.regions.checks import warnings
+from tradewind.regions.advice import warnings
+from tradewind.regions.hidden import AbsentError
 from tradewind.regions.hooks import on_dead
 from tradewind.regions.reader import Document, MisfitError, TreePath, read, read_text
 from tradewind.regions.repair import validated
 from tradewind.regions.schema import File
-from tradewind.regions.targets import target
+from tradewind.regions.targets import stand_in, target
 
-__all__ = ["load", "loads", "warnings"]
+__all__ = ["UNKNOWN_VERSION", "load", "loads", "warnings"]
+
+UNKNOWN_VERSION = "unknown"  # of a file that was read without what it points to
 
 
-def load(path: str | Path, env: Mapping[str, str] | None = None) -> Fleet:
+def load(
+    path: str | Path, env: Mapping[str, str] | None = None, *, without_secrets: bool = False
+) -> Fleet:
     """Read the file at `path`. `env` (default: the process's own) fills in `${NAME}`.
 
-    Relative paths in the file start from its directory. Raises ConfigError.
+    Relative paths in the file start from its directory. `without_secrets`: variables that are not
+    set and secrets' files that are not there are no mistake. What depends on them has a stand-in,
+    and the version is UNKNOWN_VERSION: a fleet to look at, not to run. Raises ConfigError.
     """
-    return loads(read_text(Path(path)), str(path), env)
+    return loads(read_text(Path(path)), str(path), env, without_secrets=without_secrets)
 
 
-def loads(text: str, name: str = "regions.yaml", env: Mapping[str, str] | None = None) -> Fleet:
-    """Read the text of a file called `name`. Raises ConfigError."""
+def loads(
+    text: str,
+    name: str = "regions.yaml",
+    env: Mapping[str, str] | None = None,
+    *,
+    without_secrets: bool = False,
+) -> Fleet:
+    """Read the text of a file called `name`, as `load` does. Raises ConfigError."""
     document = read(text, name)
     mended = validated(document)
     file, found = mended.file, mended.misfits
     targets: dict[str, RedisTarget] = {}
     hooks: dict[str, OnDead | None] = {}
+    absent: list[MisfitError] = []
     if file is not None:
         given = os.environ if env is None else env
         further = [*checks.misfits(file, mended.doubtful)]
         for region, section in file.regions.items():
             try:
                 targets[region] = target(section.redis, given, Path(name).parent)
+            except AbsentError as misfit:
+                targets[region] = stand_in(region)
+                absent.append(_in_region(region, misfit, document))
             except MisfitError as misfit:
                 further.append(_in_region(region, misfit, document))
         further += checks.same_server(targets)
@@ -56,12 +72,15 @@ def loads(text: str, name: str = "regions.yaml", env: Mapping[str, str] | None =
             document,
             given,
             further,
+            absent,
             groups=None if mended.doubtful(("regions",)) else groups,
         )
+        further += [] if without_secrets else absent
         found += [misfit for misfit in further if not mended.doubtful(misfit.path)]
     if file is None or found:
-        _refuse(document, found)
-    return build.fleet(file, targets, hooks)
+        raise document.refusal(found)
+    fleet = build.fleet(file, targets, hooks)
+    return replace(fleet, version=UNKNOWN_VERSION) if absent else fleet
 
 
 def _hooks(
@@ -69,6 +88,7 @@ def _hooks(
     document: Document,
     env: Mapping[str, str],
     misfits: list[MisfitError],
+    absent: list[MisfitError],
     *,
     groups: set[str] | None,
 ) -> dict[str, OnDead | None]:
@@ -91,13 +111,13 @@ def _hooks(
                 queues=frozenset(file.queues),
             )
         except MisfitError as misfit:
-            misfits.append(MisfitError((*here, *misfit.path), misfit.problem, at_key=misfit.at_key))
+            below = MisfitError((*here, *misfit.path), misfit.problem, at_key=misfit.at_key)
+            if isinstance(misfit, AbsentError):
+                found[name] = None
+                absent.append(below)
+            else:
+                misfits.append(below)
     return found
-
-
-def _refuse(document: Document, found: list[MisfitError]) -> NoReturn:
-    errors = sorted(map(document.error, found), key=lambda error: (error.line, error.column))
-    raise errors[0] if len(errors) == 1 else ConfigErrors(errors)
 
 
 def _in_region(region: str, misfit: MisfitError, document: Document) -> MisfitError:

@@ -1,9 +1,9 @@
-"""What no single key can tell: names that must exist, rules that can never hold, doubtful plans."""
+"""What no single key can tell: names that must exist, rules that can never hold."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from tradewind.fleet import Fleet, RedisTarget, Webhook
+from tradewind.fleet import RedisTarget
 from tradewind.ids import region_code
 from tradewind.limits import MAX_NAME_BYTES, SUPPORTED_PARTITIONS
 from tradewind.policy.rules import OWN_RULE_NAMES
@@ -12,9 +12,6 @@ from tradewind.regions.schema import File, MatchSection, QueueSection, RuleSecti
 from tradewind.regions.units import bad_label, did_you_mean
 
 _QUEUE_PUNCTUATION = frozenset("._:-/")  # design section 4.1
-# Envoy's overprovisioning factor is 1.4 (routing.md 2.6): regions that take on more than 1/1.4 of
-# what they already do are expected to fall behind.
-_MAX_LOAD = 1 + 1 / 1.4
 
 
 def misfits(file: File, doubtful: Callable[[TreePath], bool]) -> Iterator[MisfitError]:
@@ -163,70 +160,3 @@ def _twice(names: Sequence[str], path: tuple[str | int, ...]) -> Iterator[Misfit
     for position, name in enumerate(names):
         if name in names[:position]:
             yield MisfitError((*path, position), f"{name} is named twice")
-
-
-def warnings(fleet: Fleet) -> list[str]:
-    """Say what loads but will surprise: one sentence each."""
-    return [
-        *_likely_slips(fleet),
-        *_lonely_fences(fleet),
-        *_idle_rules(fleet),
-        *_narrow_fleets(fleet),
-        *_distant_receivers(fleet),
-    ]
-
-
-def _likely_slips(fleet: Fleet) -> Iterator[str]:
-    """Two fingers in the wrong order make another group, and a region that no fence lets in."""
-    for one, other in combinations(sorted(fleet.groups), 2):
-        if sorted(one) == sorted(other):
-            inside = ", ".join(fleet.inside((one,)))
-            others = ", ".join(fleet.inside((other,)))
-            yield f"groups {one} ({inside}) and {other} ({others}) are two: is one a typing error?"
-
-
-def _lonely_fences(fleet: Fleet) -> Iterator[str]:
-    fences = {(group,) for group in fleet.groups}
-    fences |= {rule.residency for rule in fleet.rules if rule.residency}
-    single = [fence for fence in sorted(fences) if len(fleet.inside(fence)) == 1]
-    if single:
-        named = ", ".join(f"[{', '.join(fence)}]" for fence in single)
-        yield f"one region alone is inside {named}: tasks fenced so have no failover"
-
-
-def _idle_rules(fleet: Fleet) -> Iterator[str]:
-    idle = {name for name, region in fleet.regions.items() if not region.weight}
-    for rule in fleet.rules:
-        for name in rule.prefer:
-            if name in idle:
-                yield f"rule {rule.name} prefers {name}, whose weight is 0: it gets no tasks"
-        if rule.residency and idle.issuperset(fleet.inside(rule.residency)):
-            yield f"rule {rule.name} fences to regions of weight 0: its tasks are refused"
-
-
-def _distant_receivers(fleet: Fleet) -> Iterator[str]:
-    if not any(rule.residency for rule in fleet.rules):
-        return
-    for name, policy in {"default": fleet.default_queue, **fleet.queues}.items():
-        hook = policy.on_dead
-        inherited = name != "default" and hook == fleet.default_queue.on_dead
-        if isinstance(hook, Webhook) and not hook.residency and not inherited:
-            yield (
-                f"the webhook of queue {name} says no residency: it hears of fenced tasks, too, by "
-                "id, queue and name; write the groups that its receiver is in"
-            )
-
-
-def _narrow_fleets(fleet: Fleet) -> Iterator[str]:
-    pools = {"of the fleet": tuple(fleet.regions)}
-    pools |= {f"inside [{group}]": fleet.inside((group,)) for group in sorted(fleet.groups)}
-    for where, names in pools.items():
-        weights = {name: fleet.regions[name].weight for name in names}
-        largest = max(weights, key=weights.__getitem__)
-        rest = sum(weights.values()) - weights[largest]
-        if rest and (load := 1 + weights[largest] / rest) > _MAX_LOAD:
-            yield (
-                f"if {largest} is lost, the other regions {where} get {load:.1f} times their "
-                f"normal load (by weight); above {_MAX_LOAD:.1f} times they are expected to fall "
-                "behind"
-            )

@@ -9,13 +9,13 @@ one document.
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
-from tradewind.errors import ConfigError
+from tradewind.errors import ConfigError, ConfigErrors
 from tradewind.limits import MIB
 
 MAX_FILE_BYTES = 1 * MIB  # a hundred regions with a thousand rules are under 200 KiB
@@ -95,6 +95,11 @@ class Document:
             else:
                 return None
         return node
+
+    def refusal(self, misfits: Sequence[MisfitError]) -> ConfigError:
+        """Give all of them, at least one, in the order of the file."""
+        found = sorted(map(self.error, misfits), key=lambda error: (error.line, error.column))
+        return found[0] if len(found) == 1 else ConfigErrors(found)
 
     def error(self, misfit: MisfitError) -> ConfigError:
         """Give a misfit its file, line and column."""

@@ -36,14 +36,19 @@ _PATTERNS = {
 }
 
 
-def misfits(error: ValidationError, document: Document) -> list[MisfitError]:
-    """Return every finding that is not a mere consequence of another one."""
+def misfits(
+    error: ValidationError, document: Document, model: type[BaseModel] = File
+) -> list[MisfitError]:
+    """Return every finding that is not a mere consequence of another one.
+
+    `model` is what the document was held against.
+    """
     findings = error.errors(include_url=False, include_input=False)
     misspelt = {
         (*found["loc"][:-1], meant)
         for found in findings
         if found["type"] == "extra_forbidden"
-        for meant in nearest(str(found["loc"][-1]), _known_keys(found["loc"][:-1]))
+        for meant in nearest(str(found["loc"][-1]), _known_keys(found["loc"][:-1], model))
     }
     own = [
         found
@@ -53,14 +58,14 @@ def misfits(error: ValidationError, document: Document) -> list[MisfitError]:
         and (found["type"] != "missing" or found["loc"] not in misspelt)
     ]
     # Every consequence has a cause; if one was overlooked, all are better than none.
-    return [_misfit(found, document) for found in own or findings]
+    return [_misfit(found, document, model) for found in own or findings]
 
 
-def _misfit(found: Mapping[str, Any], document: Document) -> MisfitError:
+def _misfit(found: Mapping[str, Any], document: Document, model: type[BaseModel]) -> MisfitError:
     path: TreePath = found["loc"]
     kind: str = found["type"]
     if kind == "extra_forbidden":
-        problem = f"unknown key{did_you_mean(str(path[-1]), _known_keys(path[:-1]))}"
+        problem = f"unknown key{did_you_mean(str(path[-1]), _known_keys(path[:-1], model))}"
         return MisfitError(path, problem, at_key=True)
     if kind == "string_pattern_mismatch":
         return MisfitError(path, _PATTERNS[str(path[-1])])
@@ -80,9 +85,9 @@ def _single(value: Tree | None, path: TreePath) -> str:
     return str(value) if shown else ""
 
 
-def _known_keys(path: TreePath) -> tuple[str, ...]:
-    """Keys of the section at `path`, found by walking the schema along it."""
-    kind: Any = File
+def _known_keys(path: TreePath, model: type[BaseModel]) -> tuple[str, ...]:
+    """Keys of the section at `path`, found by walking the model along it."""
+    kind: Any = model
     for part in path:
         kind = _bare(kind)
         if isinstance(kind, type) and issubclass(kind, BaseModel):

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from tradewind.fleet import RedisTarget, Tls
 from tradewind.regions.hidden import ENV, expand, secret_in
 from tradewind.regions.reader import MisfitError
-from tradewind.regions.schema import RedisSection
+from tradewind.regions.schema import RedisSection, TlsSection
 
 _URL = re.compile(
     r"(?P<scheme>rediss?)://"
@@ -41,7 +41,7 @@ def target(section: RedisSection, env: Mapping[str, str], base: Path) -> RedisTa
         raise MisfitError((), "needs exactly one of url, cluster and sentinel")
     if ("service" in section.model_fields_set) != (forms[0] == "sentinel"):
         raise MisfitError(("service",), "service (the master's name) goes with sentinel only")
-    tls = Tls(**section.tls.model_dump()) if section.tls else None
+    tls = _tls(section.tls, base) if section.tls else None
     if tls and bool(tls.cert) != bool(tls.key):
         raise MisfitError(("tls",), "a client certificate needs both cert and key")
     username = expand(section.username, env, ("username",))
@@ -59,6 +59,18 @@ def target(section: RedisSection, env: Mapping[str, str], base: Path) -> RedisTa
     if len(set(nodes)) < len(nodes):
         raise MisfitError((kind,), "names a node twice")
     return RedisTarget(kind, tuple(nodes), section.service, 0, username, password, tls)
+
+
+def stand_in(region: str) -> RedisTarget:
+    """Give an address for a region whose own is not known here. It leads nowhere (RFC 6761)."""
+    return RedisTarget("standalone", (f"{region}.invalid:{_DEFAULT_PORT}",))
+
+
+def _tls(section: TlsSection, base: Path) -> Tls:
+    def path(given: str) -> str:
+        return str(base / given) if given else ""
+
+    return Tls(path(section.ca), path(section.cert), path(section.key))
 
 
 def _from_url(

@@ -6,16 +6,23 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from tradewind.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 _UNIT_MS = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
-_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
-_PERCENT = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)%")
+DURATION_PATTERN = r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)"
+SHARE_PATTERN = r"([0-9]{1,6}(?:\.[0-9]{1,6})?)%"
+LABEL_PATTERN = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"  # RFC 1123 section 2.1
+
+_EXAMPLES = ("250ms", "30s", "5m", "24h")
+
+_DURATION = re.compile(DURATION_PATTERN)
+_PERCENT = re.compile(SHARE_PATTERN)
 _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
-_DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")  # RFC 1123 section 2.1
+_DNS_LABEL = re.compile(LABEL_PATTERN)
 
 
 def duration_ms(value: object) -> float:
@@ -26,6 +33,21 @@ def duration_ms(value: object) -> float:
     if found is None:
         raise ValueError("must be a duration such as 250ms, 30s, 5m, 24h or 14d")
     return float(found[1]) * _UNIT_MS[found[2]]
+
+
+def duration_text(ms: float) -> str:
+    """Spell milliseconds as people do: in the largest unit that leaves a whole number, but 24h."""
+    if not ms:
+        return "0s"
+    fitting = (unit for unit, size in _UNIT_MS.items() if ms % size == 0)
+    *_, unit = ("ms", *fitting)
+    unit = "h" if ms == DAY_MS else unit
+    return f"{ms / _UNIT_MS[unit]:.15g}{unit}"
+
+
+def share_text(fraction: float) -> str:
+    """Spell a fraction as the file does: 0.3 is `30%`."""
+    return f"{fraction * 100:.15g}%"
 
 
 def share(value: object) -> float:
@@ -90,6 +112,17 @@ class Duration:
     ) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self.parse)
 
+    def __get_pydantic_json_schema__(
+        self, _schema: CoreSchema, _handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        low, high = duration_ms(self.low), duration_ms(self.high)
+        return {
+            "type": "string",
+            "pattern": f"^{DURATION_PATTERN}$",
+            "description": f"A duration of {self.low} to {self.high}.",
+            "examples": [each for each in _EXAMPLES if low <= duration_ms(each) <= high],
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -108,3 +141,13 @@ class Share:
         self, _source: Any, _handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self.parse)
+
+    def __get_pydantic_json_schema__(
+        self, _schema: CoreSchema, _handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {
+            "type": "string",
+            "pattern": f"^{SHARE_PATTERN}$",
+            "description": f"A share of 0% to {self.high}.",
+            "examples": ["30%"],
+        }

@@ -8,6 +8,13 @@ from tradewind.errors import ConfigError, ConfigErrors
 from tradewind.regions import loads
 
 ROOT = Path(__file__).parents[3]
+#: Every regions.yaml that somebody starts from.
+FILES = (
+    ROOT / "regions.yaml",
+    ROOT / "examples" / "regions.yaml",
+    ROOT / "tradewind" / "cli" / "starter.yaml",
+    *sorted((ROOT / "deploy").rglob("regions.yaml")),
+)
 TWO = """\
 version: 1
 regions:

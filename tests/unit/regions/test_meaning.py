@@ -20,7 +20,7 @@ from tradewind.fleet import (
     Steering,
 )
 from tradewind.ids import region_code
-from tradewind.regions import load, loads, warnings
+from tradewind.regions import load, loads
 
 
 def test_the_example_at_the_root_is_what_the_contract_shows() -> None:
@@ -147,39 +147,6 @@ def test_regions_whose_codes_collide_are_refused() -> None:
     error = refused(text)
     assert (error.line, error.key) == (4, f"regions.{name}")
     assert f"has the same code in task ids as {other}" in error.problem
-
-
-def said(text: str) -> str:
-    return "\n".join(warnings(loads(text, env={})))
-
-
-FOUR_EVEN = "version: 1\nregions:\n" + "".join(
-    f"  r{i}: {{redis: redis://h{i}, residency: [all]}}\n" for i in range(4)
-)
-
-
-def test_an_even_fleet_needs_no_warning() -> None:
-    assert said(FOUR_EVEN) == ""
-
-
-def test_a_fence_around_one_region_is_warned_of() -> None:
-    assert "one region alone is inside [eu], [us]: tasks fenced so have no failover" in said(TWO)
-
-
-def test_a_region_that_the_others_could_not_replace_is_warned_of() -> None:
-    assert "if eu is lost, the other regions of the fleet get 2.0 times their normal" in said(TWO)
-
-
-def test_rules_that_lead_to_weight_0_are_warned_of() -> None:
-    text = FOUR_EVEN + "  spare: {redis: redis://s, residency: [cold], weight: 0}\n"
-    text += "rules: [{name: b, match: {names: [b]}, residency: [cold]}, {name: a, prefer: [spare]}]"
-    assert "rule a prefers spare, whose weight is 0" in said(text)
-    assert "rule b fences to regions of weight 0" in said(text)
-
-
-def test_groups_that_differ_by_the_order_of_their_letters_are_warned_of() -> None:
-    text = TWO + "  eu-north: {redis: 'redis://h', residency: [ue]}\n"
-    assert "groups eu (eu) and ue (eu-north) are two: is one a typing error?" in said(text)
 
 
 def test_a_fleet_is_a_value() -> None:

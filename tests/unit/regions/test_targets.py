@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.regions.files import TWO, one, refused
+from tests.unit.regions.files import TWO, all_of, one, refused
+from tradewind.errors import ConfigError
 from tradewind.fleet import (
     RedisTarget,
     Tls,
 )
-from tradewind.regions import load, loads
+from tradewind.regions import UNKNOWN_VERSION, load, loads
 
 TARGETS: dict[str, tuple[str, RedisTarget]] = {
     "a plain URL": ("redis://h", RedisTarget("standalone", ("h:6379",))),
@@ -76,6 +77,14 @@ def test_a_password_file_is_found_beside_the_file_and_loses_its_line_end(tmp_pat
     assert "hush" not in repr(fleet)
 
 
+def test_tls_files_are_found_beside_the_file(tmp_path: Path) -> None:
+    given = one("{url: redis://h, tls: {ca: ca.pem, cert: /etc/c.pem, key: keys/k.pem}}")
+    (tmp_path / "regions.yaml").write_text(given)
+    fleet = load(tmp_path / "regions.yaml", {})
+    expected = Tls(f"{tmp_path}/ca.pem", "/etc/c.pem", f"{tmp_path}/keys/k.pem")
+    assert fleet.regions["eu"].redis.tls == expected
+
+
 FILE = "password_file"
 BAD_TARGETS = {
     "a password in the URL": ("redis://u:hunter2@h", "url", "may not stand in the file"),
@@ -123,3 +132,37 @@ def test_two_regions_cannot_share_a_redis() -> None:
     error = refused(TWO.replace("6402", "6401"))
     assert (error.key, error.line) == ("regions.us.redis", 4)
     assert "is the Redis of eu" in error.problem
+
+
+SECRETS = """\
+version: 1
+regions:
+  eu: {redis: {url: redis://h:1, password_file: gone}, residency: [eu]}
+  us: {redis: "${NOT_SET}", residency: [us]}
+  ap: {redis: redis://h:2, residency: [ap]}
+queues:
+  mail: {on_dead: {webhook: "https://h", secret_file: gone}}
+"""
+
+
+def test_without_secrets_a_file_that_points_to_them_is_one_to_look_at() -> None:
+    keys = [error.key for error in all_of(refused(SECRETS))]
+    assert keys == [
+        "regions.eu.redis.password_file",
+        "regions.us.redis",
+        "queues.mail.on_dead.secret_file",
+    ]
+    fleet = loads(SECRETS, env={}, without_secrets=True)
+    nodes = [region.redis.nodes for region in fleet.regions.values()]
+    assert nodes == [("eu.invalid:6379",), ("us.invalid:6379",), ("h:2",)]
+    assert fleet.queue("mail").on_dead is None
+    assert fleet.version == UNKNOWN_VERSION
+
+
+def test_without_secrets_what_is_there_is_read_and_mistakes_are_mistakes() -> None:
+    text = one("{url: redis://h, password: '${PW}'}")
+    assert loads(text, env={"PW": "a"}, without_secrets=True) == loads(text, env={"PW": "a"})
+    with pytest.raises(ConfigError, match="may not stand in the file"):
+        loads(one("{url: redis://h, password: hunter2}"), env={}, without_secrets=True)
+    with pytest.raises(ConfigError, match=r"regions\.us\.redis: is not a Redis URL"):
+        loads(SECRETS, env={"NOT_SET": "h"}, without_secrets=True)
