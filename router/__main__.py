@@ -6,24 +6,35 @@ Exit status: 0 done, 1 failed, 2 wrong usage or an invalid file.
 import argparse
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from router.gateway import Gateway
-from router.processes import CHILD, Processes
+from router.processes import CHILD, Processes, reload_all
 from router.server import Server
-from tradewind import logs, metrics, regions, startup
+from tradewind import logs, metrics, startup
 from tradewind.clock import SystemClock
-from tradewind.errors import ConfigError, SetupError, StoreError
-from tradewind.fleet import Fleet
+from tradewind.errors import ConfigError, SetupError
 from tradewind.http import HttpServer, check_bind, parse_address
 from tradewind.limits import SECOND_MS
+from tradewind.litter import rarely_collected
 from tradewind.local import metrics_dir
-from tradewind.startup import FAILED, WRONG_USAGE, check_region, run, run_parent, serve_http
+from tradewind.policy_file import LAST_GOOD, PolicyFile
+from tradewind.startup import (
+    FAILED,
+    WRONG_USAGE,
+    check_region,
+    on_hangup,
+    run,
+    run_parent,
+    serve_http,
+    withstand_hangup,
+)
+from tradewind.stops import Stops
 from tradewind.store.region_store import RegionStore
 
 DEFAULT_LISTEN: Final = "127.0.0.1:7070"  # contract section 2
@@ -31,35 +42,46 @@ DEFAULT_HTTP: Final = "127.0.0.1:8070"
 _EXAMPLE: Final = """example:
   tradewind router --config regions.yaml --region eu-west --listen 127.0.0.1:7070
 """
-_log = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a router. Returns the exit status; what went wrong is one sentence on stderr."""
     arguments = _parser().parse_args(argv)
+    withstand_hangup()
     logs.setup("router", region=arguments.region)
     metrics_dir.hold_inherited()
     try:
-        fleet = regions.load(arguments.config)
-        check_region(fleet, arguments.region, arguments.config)
+        first = os.environ.pop(LAST_GOOD, "")
+        policy = PolicyFile(arguments.config, arguments.region, first=first)
+        check_region(policy.fleet, arguments.region, arguments.config)
         host, _ = parse_address(arguments.listen)
         check_bind(host, insecure_bind=arguments.insecure_bind)
     except (ConfigError, SetupError) as error:
         return _say(error, WRONG_USAGE)
     try:
         if arguments.processes > 1:
-            return run_parent(_serve_processes(arguments))
-        return run(_serve(arguments, fleet))
+            return run_parent(_serve_processes(arguments, policy))
+        return run(_serve(arguments, policy))
     except SetupError as error:
         return _say(error, FAILED)
 
 
-async def _serve(arguments: argparse.Namespace, fleet: Fleet) -> int:
-    """Serve until SIGTERM or SIGINT; a second one ends the waiting for RPCs under way."""
+async def _serve(arguments: argparse.Namespace, policy: PolicyFile) -> int:
+    """Serve until SIGTERM or SIGINT; a second one ends the waiting for RPCs under way.
+
+    SIGHUP reads the policy file again.
+    """
     is_child = CHILD in os.environ
     is_first = os.environ.get(CHILD, "0") == "0"
-    stores = {name: RegionStore(region, fleet) for name, region in fleet.regions.items()}
-    gateway = Gateway(fleet, arguments.region, stores, SystemClock(), counts=is_first)
+    gateway = Gateway(
+        policy.fleet,
+        arguments.region,
+        RegionStore,
+        SystemClock(),
+        counts=is_first,
+        reload=partial(reload_all, policy) if is_child else policy.reload,
+    )
+    policy.tell(gateway.follow)
     server = Server(gateway, arguments.listen, reuse_port=is_child)
     http = (
         None
@@ -71,32 +93,34 @@ async def _serve(arguments: argparse.Namespace, fleet: Fleet) -> int:
             insecure_bind=arguments.insecure_bind,
         )
     )
-    stop, hurry = _stop_signals()
+    stop, hurry = _signals(policy.ask)
     try:
         async with asyncio.TaskGroup() as group:
             looking = group.create_task(gateway.run())
-            starting = [group.create_task(_greet(store)) for store in stores.values()]
-            await gateway.census.first_look(fleet.health.timeout_ms / SECOND_MS)
+            starting = group.create_task(gateway.greet())
+            await gateway.census.first_look(policy.fleet.health.timeout_ms / SECOND_MS)
             await server.start()
             judging = group.create_task(server.run())
+            following = group.create_task(policy.run())
             if not is_child:
                 _announce(server.address, http)
-            await stop.wait()
-            await server.stop(hurry)
-            for task in (looking, judging, *starting):
+            async with rarely_collected():
+                await stop.wait()
+                await server.stop(hurry)
+            for task in (looking, judging, following, starting):
                 task.cancel()
     finally:
         if http is not None:
             http.stop()
-        await asyncio.gather(*(store.close() for store in stores.values()))
+        await gateway.disconnect()
     return 0
 
 
-async def _serve_processes(arguments: argparse.Namespace) -> int:
+async def _serve_processes(arguments: argparse.Namespace, policy: PolicyFile) -> int:
     options = ["--config", arguments.config, "--region", arguments.region]
     if arguments.insecure_bind:
         options.append("--insecure-bind")
-    processes = Processes(options, arguments.processes, arguments.listen)
+    processes = Processes(options, arguments.processes, arguments.listen, policy)
     http = serve_http(
         arguments.http,
         processes.ready,
@@ -110,27 +134,25 @@ async def _serve_processes(arguments: argparse.Namespace) -> int:
         http.stop()
 
 
-async def _greet(store: RegionStore) -> None:
-    """Connect early. A region that is down now is found by the census once it is up."""
-    try:
-        await store.start()
-    except StoreError as error:
-        _log.warning("a region is not usable yet", extra={"of": store.region, "cause": str(error)})
-
-
 def _announce(address: str, http: HttpServer | None) -> None:
     sys.stdout.write(f"ready grpc={address} http={http.address if http else '-'}\n")
     sys.stdout.flush()
 
 
-def _stop_signals() -> tuple[asyncio.Event, asyncio.Event]:
+def _signals(reload: Callable[[], None]) -> tuple[asyncio.Event, asyncio.Event]:
+    """(stop, hurry): set by the first and the second SIGTERM or SIGINT. SIGHUP calls `reload`."""
     stop, hurry = asyncio.Event(), asyncio.Event()
 
+    stops = Stops()
+
     def signalled() -> None:
+        if not stops.is_new():
+            return
         (hurry if stop.is_set() else stop).set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, signalled)
+    on_hangup(reload, signalled)
     return stop, hurry
 
 

@@ -13,7 +13,7 @@ from router.redrive import DeadPorts, DeadWork
 from router.service import deadline_of
 from tradewind import wire
 from tradewind.admission.admit import shown
-from tradewind.errors import InvalidTask, NotServedYet, StoreError
+from tradewind.errors import ConfigError, InvalidTask, NotServedYet, PolicyRefused, StoreError
 from tradewind.fleet import Fleet
 from tradewind.policy.scores import wait_s
 from tradewind.ports import Reads
@@ -22,6 +22,7 @@ from tradewind.v1 import admin_pb2, admin_pb2_grpc
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Answer = TypeVar("Answer")
+Reload = Callable[[], Awaitable[Fleet]]
 
 _TIMEOUT_S: Final = 5.0  # of one region's answer to a list
 
@@ -35,9 +36,15 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         census: Census,
         stores: Mapping[str, DeadPorts],
         keys: Keys,
+        reload: Reload,
     ) -> None:
-        """`stores` by region name."""
-        self._fleet, self._census, self._reads = fleet, census, stores
+        """`stores` by region name. `reload` reads the policy file again."""
+        self._census, self._reload = census, reload
+        self.follow(fleet, stores, keys)
+
+    def follow(self, fleet: Fleet, stores: Mapping[str, DeadPorts], keys: Keys) -> None:
+        """Answer what comes from now on by this fleet."""
+        self._fleet, self._reads = fleet, stores
         self._dead = DeadTasks(stores, fleet.partitions)
         self._work = DeadWork(fleet, stores, keys)
 
@@ -152,8 +159,12 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def ReloadPolicy(
         self, request: admin_pb2.ReloadPolicyRequest, context: Context
     ) -> admin_pb2.ReloadPolicyResponse:
-        """Not in this release."""
-        _not_yet("ReloadPolicy")
+        """Read the policy file again."""
+        try:
+            fleet = await self._reload()
+        except ConfigError as error:
+            raise PolicyRefused(str(error)) from None
+        return admin_pb2.ReloadPolicyResponse(policy_version=fleet.version)
 
     def _filter(self, sent: admin_pb2.DeadTaskFilter) -> Filter:
         return Filter.read(sent, self._regions(sent.region, "filter.region"))
@@ -170,12 +181,17 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def _ask(
         self, names: Sequence[str], question: Callable[[Reads], Awaitable[Answer]]
     ) -> tuple[dict[str, Answer], list[str]]:
-        """Ask regions side by side; return answers by region, and who was silent."""
+        """Ask regions side by side; return answers by region, and who was silent.
+
+        One that has left the file meanwhile is silent, too.
+        """
 
         async def ask(name: str) -> Answer | None:
+            if (reads := self._reads.get(name)) is None:
+                return None
             try:
                 async with asyncio.timeout(_TIMEOUT_S):
-                    return await question(self._reads[name])
+                    return await question(reads)
             except (StoreError, TimeoutError):
                 return None
 

@@ -1,14 +1,17 @@
 """All parts of a router, put together over the stores of all regions."""
 
 import asyncio
+import logging
 import random
 import secrets
-from collections.abc import Mapping
-from typing import Protocol
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 import grpc.aio
 
-from router.admin import AdminService
+from router.admin import AdminService, Reload
 from router.cancel import Canceller, EndingPorts
 from router.carry import Carrier
 from router.census import Census
@@ -19,18 +22,40 @@ from router.lookup import Lookup
 from router.reserve import Ledgers
 from router.route import Routes
 from router.server_clock import ServerClock
-from router.service import RouterService
+from router.service import MAX_PATIENCE_S, RouterService
 from router.storing import Storing
 from router.submit import Submitter
 from router.watch import Watches
 from tradewind.clock import Clock
-from tradewind.fleet import Fleet
+from tradewind.errors import StoreError
+from tradewind.fleet import Fleet, Region
+from tradewind.metrics import REGION_RTT_SECONDS, forget
 from tradewind.ports import DeadLetters, Intake, Ledger, Reads, Vitals
 from tradewind.v1 import admin_pb2_grpc, router_pb2_grpc
+
+_log = logging.getLogger(__name__)
+# A region that has left the file is still reached by what began before: no call takes longer.
+LINGER_S: Final = MAX_PATIENCE_S
 
 
 class RegionPorts(Intake, Ledger, Reads, Vitals, EndingPorts, DeadLetters, Protocol):
     """What a router needs of one region."""
+
+    async def start(self) -> None:
+        """Connect early. Raises StoreError; calls connect on their own as well."""
+        ...
+
+    async def close(self) -> None:
+        """Disconnect. Idempotent."""
+        ...
+
+    def follow(self, fleet: Fleet) -> None:
+        """Go on with another fleet, in which this region is at the same address."""
+        ...
+
+
+#: Opens the store of a region. Raises SetupError for a kind of Redis that is not served.
+OpenStore = Callable[[Region, Fleet], RegionPorts]
 
 
 class Gateway:
@@ -40,33 +65,112 @@ class Gateway:
         self,
         fleet: Fleet,
         region: str,
-        stores: Mapping[str, RegionPorts],
+        open_store: OpenStore,
         clock: Clock,
         *,
         counts: bool = True,
+        reload: Reload,
+        linger_s: float = LINGER_S,
     ) -> None:
-        """`region` is the router's own; `stores` has every region of the fleet.
+        """`region` is the router's own. Raises SetupError.
 
         `counts`: export what the own region holds; of several processes one does it for all.
+        `reload` reads the policy file again, and has had `follow` called if it has changed.
+        `linger_s`: how long the store of a region that has left is kept for what is under way.
         """
         self.region = region
         self._counts, self._closing = counts, False
-        self.census = Census(fleet, region, stores, clock)
-        self._flushes = {name: Flush(store, self.census) for name, store in stores.items()}
-        self._gauges = Gauges(fleet, stores[region], self.census)
-        lookup = Lookup(stores, fleet.partitions)
-        self._watches = Watches(stores, lookup)
-        self.clock = ServerClock(clock, [stores[region], *stores.values()])
+        self._fleet, self._open_store, self._linger_s = fleet, open_store, linger_s
+        self._stores = {name: open_store(one, fleet) for name, one in fleet.regions.items()}
+        self._entropy = random.Random(secrets.randbits(128))
+        self._gone: frozenset[str] = frozenset()  # names that the file had, and has no more
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._left: set[Flush] = set()
+        # What may hold work of callers who are gone: of every fleet so far, as long as it does.
+        self._holders = weakref.WeakSet[Submitter | Canceller]()
+        self.clock = ServerClock(clock, self._near_first())
+        self.census = Census(fleet, region, self._stores, clock)
+        self._flushes = {name: Flush(store, self.census) for name, store in self._stores.items()}
+        self._gauges = Gauges(fleet, self._stores[region], self.census)
+        self._watches = Watches(self._stores, Lookup(self._stores, fleet.partitions))
+        parts = self._parts = self._build()
+        self._router = RouterService(
+            fleet, parts.submitter, parts.lookup, self._watches, parts.canceller
+        )
+        self._admin = AdminService(fleet, self.census, parts.stores, parts.keys, reload)
+
+    @property
+    def stores(self) -> Mapping[str, RegionPorts]:
+        """The store of each region, as of now."""
+        return dict(self._stores)
+
+    def follow(self, fleet: Fleet) -> None:
+        """Go on with another fleet, at once and as a whole; what is under way ends by the old one.
+
+        Raises SetupError, and nothing has changed, if a new region cannot be served.
+        """
+        before, stores = self._fleet, dict[str, RegionPorts]()
+        for name, region in fleet.regions.items():
+            is_known = name in before.regions and before.regions[name].redis == region.redis
+            stores[name] = self._stores[name] if is_known else self._open_store(region, fleet)
+        left = {n: s for n, s in self._stores.items() if stores.get(n) is not s}
+        # No await from here on, and nothing that can fail.
+        for name, store in left.items():
+            self._let_go(name, store, self._flushes.pop(name))
+        for name, store in stores.items():
+            if name in self._flushes:
+                store.follow(fleet)
+        self._fleet, self._stores = fleet, stores
+        self._gone = self._gone.union(before.regions).difference(fleet.regions)
+        self.census.follow(fleet, stores)
+        self._flushes = {
+            name: self._flushes.get(name) or Flush(store, self.census)
+            for name, store in stores.items()
+        }
+        self.clock.follow(self._near_first())
+        self._gauges.follow(fleet, stores[self.region])
+        for name in before.regions.keys() - fleet.regions.keys():
+            forget(REGION_RTT_SECONDS, name)
+        parts = self._parts = self._build()
+        self._watches.stand_on(parts.stores, parts.lookup)
+        self._router.follow(fleet, parts.submitter, parts.lookup, parts.canceller)
+        self._admin.follow(fleet, parts.stores, parts.keys)
+
+    def _build(self) -> "_Parts":
+        """Build what works by one fleet, over what stays."""
+        fleet, stores, flushes = self._fleet, dict(self._stores), dict(self._flushes)
+        lookup = Lookup(stores, fleet.partitions, self._gone)
         routes = Routes(fleet, self.census, random.Random())
-        storing = Storing(stores, self._flushes)
+        storing = Storing(stores, flushes)
         ledgers = Ledgers(stores, self.census)
         carrier = Carrier(routes, storing, ledgers, lookup, stores)
-        entropy = random.Random(secrets.randbits(128))
-        self._submitter = Submitter(fleet, routes, storing, ledgers, carrier, self.clock, entropy)
+        submitter = Submitter(fleet, routes, storing, ledgers, carrier, self.clock, self._entropy)
         keys = Keys(fleet, stores)
-        self._canceller = Canceller(fleet, stores, keys, lookup, self._watches)
-        self._router = RouterService(fleet, self._submitter, lookup, self._watches, self._canceller)
-        self._admin = AdminService(fleet, self.census, stores, keys)
+        canceller = Canceller(fleet, stores, keys, lookup, self._watches)
+        self._holders.update((submitter, canceller))
+        return _Parts(stores, lookup, submitter, keys, canceller)
+
+    def _near_first(self) -> list[RegionPorts]:
+        return [self._stores[self.region], *self._stores.values()]
+
+    def _let_go(self, name: str, store: RegionPorts, flush: Flush) -> None:
+        """Close the store of a region that has left, once nothing can be under way to it."""
+        # Whatever it still says is not about the region that may come under its name.
+        flush.unheard()
+        self._left.add(flush)
+
+        async def leave() -> None:
+            try:
+                await asyncio.sleep(self._linger_s)
+                await flush.drain()
+            finally:
+                self._left.discard(flush)
+                await store.close()
+            _log.info("a region has left the policy file", extra={"of": name})
+
+        leaving = asyncio.create_task(leave())
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve RouterService and AdminService on `server`."""
@@ -81,6 +185,10 @@ class Gateway:
         if len(silent) == len(self.census.views()):
             return False, f"no region answers: {', '.join(silent)}"
         return True, f"ready; silent regions: {', '.join(silent)}" if silent else "ready"
+
+    async def greet(self) -> None:
+        """Connect early. A region that is down now is found by the census once it is up."""
+        await asyncio.gather(*map(_greet, self._stores.values()))
 
     async def run(self) -> None:
         """Look after regions and watchers until cancelled."""
@@ -101,7 +209,32 @@ class Gateway:
 
     async def drain(self) -> None:
         """Return once nothing is on its way to a store any more."""
-        await self._submitter.drain()
-        await self._canceller.drain()
-        for flush in self._flushes.values():
+        for holder in list(self._holders):
+            await holder.drain()
+        for flush in [*self._flushes.values(), *self._left]:
             await flush.drain()
+
+    async def disconnect(self) -> None:
+        """Close every store. Nothing can be asked of it any more."""
+        for leaving in self._leaving:
+            leaving.cancel()
+        closing = (store.close() for store in self._stores.values())
+        await asyncio.gather(*closing, *self._leaving, return_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What works by one fleet and no other."""
+
+    stores: Mapping[str, RegionPorts]
+    lookup: Lookup
+    submitter: Submitter
+    keys: Keys
+    canceller: Canceller
+
+
+async def _greet(store: RegionPorts) -> None:
+    try:
+        await store.start()
+    except StoreError as error:
+        _log.warning("a region is not usable yet", extra={"of": store.region, "cause": str(error)})

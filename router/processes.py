@@ -19,13 +19,17 @@ from prometheus_client.multiprocess import (
 
 from router.server import cannot_listen, check_free
 from tradewind import metrics
+from tradewind.fleet import Fleet
 from tradewind.http import parse_address
 from tradewind.local import metrics_dir
 from tradewind.local.leash import leashed
 from tradewind.local.metrics_dir import MetricsDir
+from tradewind.policy_file import LAST_GOOD, PolicyFile
+from tradewind.startup import hangups_held, on_hangup
 
 _log = logging.getLogger(__name__)
 CHILD: Final = "TRADEWIND_ROUTER_CHILD"  # in the environment of a child: its number, from 0
+PARENT: Final = "TRADEWIND_ROUTER_PARENT"  # and its parent's process id
 _FAILED: Final = 1
 _WRONG_USAGE: Final = 2  # before any child has served: it will say so again
 _FIRST_PAUSE_S: Final = 0.2
@@ -38,9 +42,10 @@ _LOOK_EVERY_S: Final = 0.2  # until the first of them serves
 class Processes:
     """N routers on one port, with one face: readiness, metrics, signals, exit status."""
 
-    def __init__(self, argv: Sequence[str], count: int, listen: str) -> None:
+    def __init__(self, argv: Sequence[str], count: int, listen: str, policy: PolicyFile) -> None:
         """`argv`: options of one child without --listen. Raises SetupError if the port is taken.
 
+        Children start with `policy` as this process has it, and each follows the file by itself.
         The port is first bound alone: gRPC's SO_REUSEPORT would share it with a stranger.
         """
         host, port = parse_address(listen)
@@ -49,7 +54,7 @@ class Processes:
         self._host, self.port = host, int(self._held.getsockname()[1])
         self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
         self._argv, self._count = (*argv, "--listen", self.address), count
-        self._metrics_dir = MetricsDir()
+        self._metrics_dir, self._policy = MetricsDir(), policy
         self._children: set[asyncio.subprocess.Process] = set()
         self._stopping = asyncio.Event()
         self._any_has_served = False
@@ -71,11 +76,14 @@ class Processes:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
+        on_hangup(self._hung_up, self._signalled)
         looking = asyncio.create_task(self._look())
+        following = asyncio.create_task(self._policy.run())
         try:
             codes = await asyncio.gather(*map(self._keep, range(self._count)))
         finally:
             looking.cancel()
+            following.cancel()
             self._held.close()
             self._metrics_dir.close()
         return max(codes)
@@ -96,12 +104,25 @@ class Processes:
             await asyncio.sleep(_LOOK_EVERY_S)
         self._any_has_served = True
 
+    async def _have_served(self) -> bool:
+        """Whether any process serves, or has: asked anew, since `_look` may be a moment late."""
+        if not self._any_has_served:
+            self._any_has_served = await asyncio.to_thread(self._health) is not None
+        return self._any_has_served
+
     def _signalled(self) -> None:
         """Pass it on: each child counts its own signals."""
         self._stopping.set()
         for child in self._children:
             with contextlib.suppress(ProcessLookupError):
                 child.terminate()
+
+    def _hung_up(self) -> None:
+        """Read the policy file again, here and in every child."""
+        self._policy.ask()
+        for child in self._children:
+            with contextlib.suppress(ProcessLookupError):
+                child.send_signal(signal.SIGHUP)
 
     async def _keep(self, place: int) -> int:
         """One place: a child in it until we stop."""
@@ -111,7 +132,7 @@ class Processes:
             code = await self._one(place)
             # Once one has served, what is wrong came later and may pass: a file that is just being
             # replaced must not cost the processes that have read it before.
-            if code == _WRONG_USAGE and not self._any_has_served:
+            if code == _WRONG_USAGE and not await self._have_served():
                 self._signalled()
             if self._stopping.is_set():
                 return _ending_of(code)
@@ -124,9 +145,19 @@ class Processes:
 
     async def _one(self, place: int) -> int:
         command = leashed([sys.executable, "-P", "-m", "router", *self._argv])
-        env = {**os.environ, CHILD: str(place), metrics_dir.VARIABLE: self._metrics_dir.path}
+        env = {
+            **os.environ,
+            CHILD: str(place),
+            PARENT: str(os.getpid()),
+            metrics_dir.VARIABLE: self._metrics_dir.path,
+        }
         try:
-            child = await asyncio.create_subprocess_exec(*command, env=env)
+            env[LAST_GOOD] = self._policy.keep_copy(self._metrics_dir.path)
+            with hangups_held():
+                # A session of its own: a Ctrl-C must not reach it twice, by the terminal and by us.
+                child = await asyncio.create_subprocess_exec(
+                    *command, env=env, start_new_session=True
+                )
         except OSError as error:  # no memory, no process, no file left: it may pass
             _log.error("a router process cannot be started", extra={"reason": str(error)})
             return _FAILED
@@ -137,6 +168,18 @@ class Processes:
         self._children.discard(child)
         mark_process_dead(child.pid, self._metrics_dir.path)
         return code
+
+
+async def reload_all(policy: PolicyFile) -> Fleet:
+    """In a child: read the policy file again, and have the parent ask all others to.
+
+    Raises ConfigError, and asks nobody.
+    """
+    fleet = await policy.reload()
+    parent = os.environ.get(PARENT, "")
+    if str(os.getppid()) == parent:  # or others see by themselves that the file has changed
+        os.kill(int(parent), signal.SIGHUP)
+    return fleet
 
 
 def _ending_of(code: int) -> int:

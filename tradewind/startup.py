@@ -2,7 +2,10 @@
 
 import argparse
 import asyncio
-from collections.abc import Callable, Coroutine
+import os
+import signal
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from tradewind.errors import SetupError
@@ -33,6 +36,49 @@ def run_parent(work: Coroutine[Any, Any, T]) -> T:
     both (gRPC's fork handlers). asyncio has subprocesses started by vfork, which copies nothing.
     """
     return asyncio.run(work)
+
+
+def on_hangup(reload: Callable[[], None], stop: Callable[[], None]) -> None:
+    """Have SIGHUP call `reload`; or `stop`, if it says that the terminal of this process is gone.
+
+    Call it within the event loop. Whoever reads a file again on SIGHUP would otherwise outlive the
+    window it was started in.
+    """
+    at_terminal = _is_terminal()
+
+    def hung_up() -> None:
+        if at_terminal and not _is_terminal():
+            stop()
+        else:
+            reload()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hung_up)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # see hangups_held
+
+
+@contextmanager
+def hangups_held() -> Generator[None]:
+    """What a process starts in here gets no SIGHUP before its `on_hangup`.
+
+    It is one of many that are told to read a file again, and may not listen yet: it would end.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # passed on to it, through exec
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
+
+def withstand_hangup() -> None:
+    """Let no SIGHUP end this process from here on: until `on_hangup`, what it asks for is done."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def _is_terminal() -> bool:
+    try:
+        return os.isatty(0)
+    except OSError:
+        return False
 
 
 def check_region(fleet: Fleet, region: str, config: str) -> None:

@@ -15,25 +15,32 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from tradewind import __version__, logs, metrics, regions, startup
+from tradewind import __version__, logs, metrics, startup
 from tradewind.clock import Clock, SystemClock
 from tradewind.errors import ConfigError, IdentityMismatch, SetupError
 from tradewind.fleet import Fleet
 from tradewind.handlers import App
 from tradewind.http import HttpServer, Ready, check_bind, parse_address
 from tradewind.local import metrics_dir
-from tradewind.startup import FAILED, WRONG_USAGE, check_region, run, run_parent, whole
+from tradewind.policy_file import LAST_GOOD, PolicyFile
+from tradewind.startup import (
+    FAILED,
+    WRONG_USAGE,
+    check_region,
+    run,
+    run_parent,
+    whole,
+    withstand_hangup,
+)
 from tradewind.store.region_store import RegionStore
 from worker import kernel, streams
 from worker.apps import load_app
 from worker.children import Children
 from worker.herald import Sender
-from worker.pool import Pool, new_worker_id
+from worker.pool import Pool, new_worker_id, queues_of
 from worker.processes import Processes, readiness_line
-from worker.service import Service
+from worker.service import Opens, Service
 from worker.watch import WORN_OUT
-
-OpenSender = Callable[[Clock], Sender | None]
 
 DEFAULT_CONCURRENCY: Final = 10  # Celery and BullMQ start with a handful, too (peers.md section 4)
 DEFAULT_GRACE_S: Final = 25.0  # inside the 30 s that Kubernetes gives a pod
@@ -57,23 +64,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     arguments = _parser().parse_args(argv)
+    withstand_hangup()
     logs.setup("worker", region=arguments.region)
     metrics_dir.hold_inherited()
     tell_parent = readiness_line()
     try:
-        fleet = regions.load(arguments.config)
-        check_region(fleet, arguments.region, arguments.config)
+        first = os.environ.pop(LAST_GOOD, "")
+        policy = PolicyFile(arguments.config, arguments.region, first=first)
+        check_region(policy.fleet, arguments.region, arguments.config)
         if arguments.http:
             check_bind(parse_address(arguments.http)[0], insecure_bind=arguments.insecure_bind)
-        open_sender = _sender_of(fleet, arguments.config)
+        if policy.fleet.sends_webhooks:
+            _webhooks(arguments.config)
         directory = Path.cwd()  # before the app can change it: its children are to find it, too
         app = load_app(arguments.app)
     except (ConfigError, SetupError) as error:
         return _say(error, WRONG_USAGE)
     try:
         if arguments.processes > 1:
-            return _run_processes(arguments)
-        return _run_one(arguments, fleet, app, open_sender, directory, tell_parent)
+            return _run_processes(arguments, policy)
+        return _run_one(arguments, policy, app, directory, tell_parent)
     except IdentityMismatch as error:
         return _say(error, WRONG_USAGE)
     except SetupError as error:
@@ -82,38 +92,35 @@ def _main(argv: Sequence[str] | None) -> int:
 
 def _run_one(
     arguments: argparse.Namespace,
-    fleet: Fleet,
+    policy: PolicyFile,
     app: App,
-    open_sender: OpenSender,
     directory: Path,
     on_ready: Callable[[bool, str], None],
 ) -> int:
-    clock = SystemClock()
+    clock, fleet = SystemClock(), policy.fleet
     pool = Pool(
         worker_id=new_worker_id(arguments.region),
         region=arguments.region,
-        queues=arguments.queues or tuple(dict.fromkeys(("default", *fleet.queues))),
+        queues=arguments.queues or queues_of(fleet),
         concurrency=arguments.concurrency,
         fleet=fleet,
         app=app,
         version=__version__,
         started_ms=clock.now_ms(),
+        chosen_queues=bool(arguments.queues),
     )
+
+    def open_sender(fleet: Fleet, clock: Clock) -> Sender | None:
+        return _webhooks(arguments.config)(clock) if fleet.sends_webhooks else None
 
     async def work() -> int:
         kernel.end_copies(asyncio.get_running_loop())
-        home, *others = (
-            RegionStore(fleet.regions[name], fleet)
-            for name in sorted(fleet.regions, key=lambda name: name != pool.region)
-        )
         service = Service(
             pool,
-            home=home,
-            others={other.region: other for other in others},
-            open_leases=lambda: RegionStore(fleet.regions[pool.region], fleet),
+            policy=policy,
+            opens=Opens(RegionStore, RegionStore, RegionStore, open_sender),
             children=Children(arguments.app, region=pool.region, directory=directory),
             clock=clock,
-            sender=open_sender(clock),
             on_ready=on_ready,
         )
         http = _serve(arguments, service.ready, metrics.exposition)
@@ -137,10 +144,8 @@ def _leave_at_once(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _sender_of(fleet: Fleet, config: str) -> OpenSender:
-    """What opens the worker's side of webhooks, if the file wants any. Raises SetupError."""
-    if not fleet.sends_webhooks:
-        return lambda _clock: None
+def _webhooks(config: str) -> Callable[[Clock], Sender]:
+    """What opens the worker's side of webhooks. Raises SetupError."""
     try:
         from worker.webhooks import Webhooks  # noqa: PLC0415 - an extra that most do without
     except ModuleNotFoundError as missing:
@@ -151,14 +156,14 @@ def _sender_of(fleet: Fleet, config: str) -> OpenSender:
     return Webhooks
 
 
-def _run_processes(arguments: argparse.Namespace) -> int:
+def _run_processes(arguments: argparse.Namespace, policy: PolicyFile) -> int:
     child = ["--config", arguments.config, "--region", arguments.region, "--app", arguments.app]
     child += ["--concurrency", str(arguments.concurrency), "--grace", str(arguments.grace)]
     if arguments.queues:
         child += ["--queues", ",".join(arguments.queues)]
 
     async def work() -> int:
-        processes = Processes(child, arguments.processes)
+        processes = Processes(child, arguments.processes, policy)
         http = _serve(arguments, processes.ready, processes.metrics)
         try:
             return await processes.run()

@@ -234,7 +234,7 @@ class Child:
             return Ran(Failed(Failure("error", _MISSING.format(claim.name))))
         if not isinstance(job, Job):
             return Ran(job)
-        job = replace(job, terms=replace(job.terms, timeout_ms=timeout_ms))
+        job = job._replace(terms=replace(job.terms, timeout_ms=timeout_ms))
         return await attempt(job, self._threads, halt, self._clock)
 
 

@@ -65,6 +65,12 @@ class Courier:
         self._region = fleet.regions[source.region]
         self._room = asyncio.Semaphore(_SIDE_BY_SIDE)
 
+    def follow(self, fleet: Fleet, targets: Mapping[str, Target]) -> None:
+        """Go on with another fleet, in the middle of a pass, too: its fences count at once."""
+        self._fleet, self._targets = fleet, targets
+        self._region = fleet.regions[self._source.region]
+        self._views.follow(fleet, targets)
+
     async def work(self, partition: int) -> None:
         """One pass: finish the moves that have begun, then begin new ones. Raises StoreError."""
         read_ms = self._clock.monotonic_ms()
@@ -100,6 +106,7 @@ class Courier:
             await self._carry(exported, read_ms)
 
     async def _relocate(self, record: Record) -> Relocation:
+        views = await self._views.current()  # the rules are those of the moment of the decision
         try:
             spec = codec.unpack(record.packed).spec
             stays = codec.hops(record.hops)
@@ -118,7 +125,7 @@ class Courier:
             visited=[self._region.name, *(stay.region for stay in stays)],
             hop_count=sum(stay.state == TASK_STATE_DEAD_LETTER for stay in stays),
         )
-        return relocate(stranded, await self._views.current(), self._fleet)
+        return relocate(stranded, views, self._fleet)
 
     async def _carry(self, exported: Exported, read_ms: float) -> None:
         """From a begun export to its end, or to where the next pass can take it up.

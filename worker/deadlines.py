@@ -39,6 +39,14 @@ class Deadlines:
         if until_s < self._fires_s:
             self._arm(until_s)
 
+    def drop(self, who: Limited, limit_s: float) -> None:
+        """As `lift`, where nobody asks what was left."""
+        same = self._by_length.get(limit_s)
+        if same is not None:
+            same.pop(who, None)
+            if not same:
+                del self._by_length[limit_s]
+
     def lift(self, who: Limited, limit_s: float) -> float:
         """Do not. How many seconds were left; 0 if it has been called."""
         same = self._by_length.get(limit_s, {})

@@ -105,7 +105,10 @@ def claim_in(frame: Frame) -> tuple[Claim, int]:
 def ended(mark: str, ran: Ran) -> bytes:
     """How the attempt `mark` has ended."""
     verdict = ran.verdict
-    facts = {field.name: getattr(verdict, field.name) for field in fields(verdict)}
+    if isinstance(verdict, Success):
+        facts: dict[str, Any] = verdict._asdict()
+    else:
+        facts = {field.name: getattr(verdict, field.name) for field in fields(verdict)}
     body = facts.pop("result", b"")
     if "failure" in facts:
         facts["failure"] = asdict(facts["failure"])

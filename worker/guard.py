@@ -84,6 +84,11 @@ class Guard:
         self._work: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._main, name="guard", daemon=True)
 
+    def follow(self, fleet: Fleet) -> None:
+        """Go on with another fleet; leases that are held keep their length."""
+        self._fleet = fleet
+        self.watch.follow(fleet)
+
     def start(self) -> None:
         """Begin. Does not wait for the store: it may be away."""
         self._thread.start()

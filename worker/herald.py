@@ -81,6 +81,12 @@ class Herald:
         self._timers = Timers(self.visit)
         self._thrift = Thrift()  # a receiver that is down fails for all that is dead, at once
 
+    def follow(self, fleet: Fleet, sender: Sender | None) -> None:
+        """Go on with another fleet; `sender` as above."""
+        self._fleet, self._sender = fleet, sender
+        # What was taken before this is held for as long as was said then.
+        self._hold_ms = hold_ms(fleet)
+
     def visit(self, partition: int) -> None:
         """Something may be due there."""
         self._waiting.add(partition)

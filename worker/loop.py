@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from tradewind.attempts.describe import name_of, where
 from tradewind.clock import Clock
 from tradewind.errors import StoreError
+from tradewind.fleet import Fleet
 from tradewind.limits import MAX_CLAIM
 from tradewind.ports import Claims, Upkeep
 from tradewind.task import ClaimBatch, Swept
@@ -74,6 +75,10 @@ class Loop:
         self._watching: asyncio.Task[None] | None = None
         self._stopping = False
         self._trouble = "no connection yet"
+
+    def follow(self, fleet: Fleet) -> None:
+        """Go on with another fleet, which the pool has by now. A wait under way ends by itself."""
+        self._runner.follow(fleet)
 
     def ready(self) -> tuple[bool, str]:
         """Whether it could take a task right now, and if not, why not. From any thread."""

@@ -55,8 +55,15 @@ def about(notice: Notice, *, whole: bool = True) -> dict[str, Any]:
     }
     if whole:
         facts["tenant"] = stored.spec.tenant if stored else ""
-        facts["fingerprint"] = codec.fingerprint_of(stored).hex() if stored else ""
+        facts["fingerprint"] = _fingerprint(stored)
     return facts
+
+
+def _fingerprint(stored: StoredSpec | None) -> str:
+    try:
+        return codec.fingerprint_of(stored).hex() if stored else ""
+    except codec.DamagedRecord:
+        return ""
 
 
 def message(notice: Notice, hook: Webhook) -> bytes | None:

@@ -17,9 +17,13 @@ _RATE_WINDOW_MS: Final = 10_000  # EWMA of completions, as task.Heartbeat says
 _SERVICE_WEIGHT: Final = 0.1  # of the newest attempt in the mean: about the last ten count
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Pool:
-    """The identity and the limits of one worker process."""
+    """The identity and the limits of one worker process.
+
+    `fleet` and `queues` follow the policy file: read them at each use. Others may hold them for the
+    length of one step. Without `chosen_queues` it serves those of the file.
+    """
 
     worker_id: str
     region: str
@@ -29,6 +33,13 @@ class Pool:
     app: App
     version: str
     started_ms: int
+    chosen_queues: bool = True
+
+    def follow(self, fleet: Fleet) -> None:
+        """Go on with another fleet."""
+        self.fleet = fleet
+        if not self.chosen_queues:
+            self.queues = queues_of(fleet)
 
     @property
     def handlers(self) -> tuple[str, ...]:
@@ -44,6 +55,11 @@ class Pool:
     def starvation_ms(self) -> Mapping[str, int]:
         """How long a ready task waits at most behind a higher priority, by queue."""
         return {queue: self.fleet.queue(queue).starvation_after_ms for queue in self.queues}
+
+
+def queues_of(fleet: Fleet) -> tuple[str, ...]:
+    """The queues of a worker that was not given any."""
+    return tuple(dict.fromkeys(("default", *fleet.queues)))
 
 
 def new_worker_id(region: str) -> str:

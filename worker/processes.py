@@ -18,6 +18,8 @@ from tradewind.attempts.describe import cut, text
 from tradewind.local import metrics_dir
 from tradewind.local.leash import leashed
 from tradewind.local.metrics_dir import MetricsDir
+from tradewind.policy_file import LAST_GOOD, PolicyFile
+from tradewind.startup import hangups_held, on_hangup
 from worker.patience import Patience
 
 _log = logging.getLogger(__name__)
@@ -31,9 +33,12 @@ _WRONG_USAGE: Final = 2  # before any child was ready: it will say so again
 class Processes:
     """N worker processes with one face: readiness, metrics, signals, exit status."""
 
-    def __init__(self, argv: Sequence[str], count: int) -> None:
-        """`argv`: options of one child, without program."""
-        self._argv, self._count = tuple(argv), count
+    def __init__(self, argv: Sequence[str], count: int, policy: PolicyFile) -> None:
+        """`argv`: options of one child, without program.
+
+        Children start with `policy` as this process has it, and each follows the file by itself.
+        """
+        self._argv, self._count, self._policy = tuple(argv), count, policy
         self._metrics_dir = MetricsDir()
         self._children: dict[int, asyncio.subprocess.Process] = {}
         self._states = ["starting"] * count  # "" is ready
@@ -54,9 +59,12 @@ class Processes:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
+        on_hangup(self._hung_up, self._signalled)
+        following = asyncio.create_task(self._policy.run())
         try:
             codes = await asyncio.gather(*map(self._keep, range(self._count)))
         finally:
+            following.cancel()
             self._metrics_dir.close()
         return max(codes)
 
@@ -66,6 +74,13 @@ class Processes:
         for child in self._children.values():
             with contextlib.suppress(ProcessLookupError):
                 child.terminate()
+
+    def _hung_up(self) -> None:
+        """Read the policy file again, here and in every child."""
+        self._policy.ask()
+        for child in self._children.values():
+            with contextlib.suppress(ProcessLookupError):
+                child.send_signal(signal.SIGHUP)
 
     async def _keep(self, place: int) -> int:
         """One place: a child in it until we stop."""
@@ -124,10 +139,12 @@ class Processes:
             metrics_dir.VARIABLE: self._metrics_dir.path,
         }
         try:
+            env[LAST_GOOD] = self._policy.keep_copy(self._metrics_dir.path)
             # A session of its own: a Ctrl-C must not reach it twice, by the terminal and by us.
-            child = await asyncio.create_subprocess_exec(
-                *command, pass_fds=(writing,), env=env, start_new_session=True
-            )
+            with hangups_held():
+                child = await asyncio.create_subprocess_exec(
+                    *command, pass_fds=(writing,), env=env, start_new_session=True
+                )
         except BaseException:
             os.close(reading)
             raise

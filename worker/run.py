@@ -116,7 +116,7 @@ class _Attempt(Generic[Key]):
     def _returned(self, _: "asyncio.Future[Any]") -> None:
         """The handler has ended by itself, or just before anything could stop it."""
         self._halt.heard = None
-        self._attempts.deadlines.lift(self, self._limit_s)
+        self._attempts.deadlines.drop(self, self._limit_s)
         try:
             ran = self._judged()
         except BaseException as error:  # noqa: BLE001 - a fault of ours
@@ -128,7 +128,7 @@ class _Attempt(Generic[Key]):
         if self._halt.is_called_off:
             return _called_off(self._running, self._job.signals)
         # A coroutine that blocked its loop, but looked: a child hears of its limit all the same.
-        knew = self._job.signals.noticed.is_set() and not self._halt.is_over
+        knew = self._job.signals.has_noticed and not self._halt.is_over
         return Ran(too_long(self._job)) if knew else _ended(self._running)
 
     # --- what is interrupted, or too long
@@ -244,7 +244,7 @@ def _called_off(running: "asyncio.Future[Any]", signals: Signals) -> Ran:
 
     Returning counts as completion, unless the handler knew: that is how a plain function stops.
     """
-    if running.cancelled() or running.exception() is not None or signals.noticed.is_set():
+    if running.cancelled() or running.exception() is not None or signals.has_noticed:
         return Ran(CalledOff())
     return _ended(running)
 

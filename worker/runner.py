@@ -13,6 +13,7 @@ from tradewind.attempts.describe import name_of, where
 from tradewind.attempts.job import Job, prepare
 from tradewind.attempts.settle import FAULT, Failed, HandedBack, Terms, Verdict, after_fault, settle
 from tradewind.attempts.threads import Threads
+from tradewind.fleet import Fleet
 from tradewind.ports import Claims
 from tradewind.task import Bury, Claim, Crash, Finish, Release, RetryAt, Settlement
 from worker import apart
@@ -90,6 +91,11 @@ class Runner:
         self._has_left = False
         self.handed_back: set[int] = set()  # partitions of tasks that were released
 
+    def follow(self, fleet: Fleet) -> None:
+        """Go on with another fleet, which the pool has by now."""
+        self._settler.follow(fleet)
+        self.suspects.follow(fleet)
+
     @property
     def busy(self) -> int:
         """Slots taken. Suspects have places of their own."""
@@ -122,7 +128,7 @@ class Runner:
         `stopping`: hand them back.
         """
         loop = asyncio.get_running_loop()
-        slots = [Slot(claim, loop) for claim in claims]
+        slots = [Slot(claim, loop, self._reports.of(claim)) for claim in claims]
         self._guard.hold(slots, asked_ms)
         for slot in slots:
             self._start(slot, stopping=stopping)
@@ -133,7 +139,6 @@ class Runner:
 
     def _start(self, slot: Slot, *, stopping: bool) -> None:
         claim = slot.claim
-        slot.signals.report = self._reports.of(claim)
         try:
             prepared = prepare(claim, self._pool.app, self._pool.fleet, slot.signals)
         except Exception as error:  # noqa: BLE001 - a net: see the class
@@ -231,11 +236,9 @@ class Runner:
     def _conclude(self) -> None:
         """Settle what has just ended, and leave its slots. What is only said of it comes after."""
         over, self._just_over = self._just_over, []
-        silent: list[_Over] = []
-        with_report: list[_Over] = []
-        for ended in over:
-            (with_report if self._reports.has(ended[0].claim) else silent).append(ended)
-        self._close(silent)
+        has_report = self._reports.has
+        with_report = [ended for ended in over if has_report(ended[0].claim)]
+        self._close([e for e in over if not has_report(e[0].claim)] if with_report else over)
         if with_report:
             self._spawn(self._report_first(with_report))
         for slot, _, _ in over:
@@ -283,12 +286,15 @@ class Runner:
             settlement = after_fault(claim, policy, terms)
         return settlement
 
-    def _settled(self, settlement: Settlement, outcome: str) -> None:
-        claim = settlement.claim
-        if outcome == "completed" and not claim.suspect:
-            self._hears.change()
-            return
-        partition = claim.partition
+    def _settled(self, settled: Sequence[tuple[Settlement, str]]) -> None:
+        for settlement, outcome in settled:
+            if outcome != "completed" or settlement.claim.suspect:
+                self._note(settlement, outcome)
+        self._hears.change()
+
+    def _note(self, settlement: Settlement, outcome: str) -> None:
+        """What follows from the end of one that was more than completed."""
+        claim, partition = settlement.claim, settlement.claim.partition
         if claim.suspect:
             self.suspects.settled(claim)
         if isinstance(settlement, Crash):
@@ -301,7 +307,6 @@ class Runner:
             self._hears.due(partition, settlement.delay_ms)
         elif outcome == "released" and isinstance(settlement, Release):
             self.handed_back.add(partition)
-        self._hears.change()
 
     def _got_stuck(self, slot: Slot) -> None:
         self._tell(slot.claim, _STUCK)

@@ -4,18 +4,23 @@ import asyncio
 import itertools
 import logging
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import FrameType
 from typing import Final, Protocol
 
 from tradewind.clock import Clock
-from tradewind.errors import StoreError
+from tradewind.errors import SetupError, StoreError
+from tradewind.fleet import Fleet, Region
+from tradewind.litter import rarely_collected
+from tradewind.policy_file import PolicyFile
 from tradewind.ports import Claims, Inbox, Intake, Notices, Outbox, Repairs, Upkeep, Vitals
+from tradewind.startup import on_hangup
+from tradewind.stops import Stops
 from worker.children import Children
 from worker.courier import Courier
 from worker.guard import Guard, Leases
 from worker.herald import Herald, Sender
-from worker.litter import rarely_collected
 from worker.loop import Loop
 from worker.patience import Patience, lasting
 from worker.pool import Pace, Pool
@@ -26,6 +31,7 @@ from worker.views import Views
 
 _log = logging.getLogger(__name__)
 _TELL_EVERY_S: Final = 0.2
+_LINGER_S: Final = 60.0  # a step of a move takes 10 s at most (courier.py), and there are three
 _SHORT_GRACE_S: Final = 1.0  # what a second signal leaves
 _STANDS: Final = (False, "a coroutine holds the event loop")
 
@@ -37,6 +43,10 @@ class Home(Claims, Upkeep, Repairs, Outbox, Vitals, Notices, Intake, Protocol):
         """Connect and verify. Raises StoreError."""
         ...
 
+    def follow(self, fleet: Fleet) -> None:
+        """Go on with another fleet, in which this region is at the same address."""
+        ...
+
     async def close(self) -> None:
         """Disconnect."""
         ...
@@ -45,9 +55,23 @@ class Home(Claims, Upkeep, Repairs, Outbox, Vitals, Notices, Intake, Protocol):
 class Elsewhere(Inbox, Vitals, Protocol):
     """The store of another region: a courier's target."""
 
+    def follow(self, fleet: Fleet) -> None:
+        """Go on with another fleet, in which this region is at the same address."""
+        ...
+
     async def close(self) -> None:
         """Disconnect."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Opens:
+    """How a worker opens what it works with. All raise SetupError for what is not served here."""
+
+    home: Callable[[Region, Fleet], Home]
+    other: Callable[[Region, Fleet], Elsewhere]
+    leases: Callable[[Region, Fleet], Leases]  # the guard's own, called in its thread
+    sender: Callable[[Fleet, Clock], Sender | None]  # what carries webhooks, if there are any
 
 
 class Service:
@@ -57,27 +81,28 @@ class Service:
         self,
         pool: Pool,
         *,
-        home: Home,
-        others: Mapping[str, Elsewhere],
-        open_leases: Callable[[], Leases],
+        policy: PolicyFile,
+        opens: Opens,
         children: Children,
         clock: Clock,
-        sender: Sender | None = None,
         on_ready: Callable[[bool, str], None] = lambda _ready, _why: None,
     ) -> None:
-        """`open_leases` makes the guard's own store; `on_ready` hears, in any thread, of readiness.
-
-        `sender` carries webhooks; it may only be None if no queue of the fleet has one.
-        """
-        self._pool, self._home, self._others = pool, home, others
-        self._sender, self._children = sender, children
+        """`on_ready` hears, in any thread, of readiness. Raises SetupError."""
+        self._pool, self._policy, self._clock = pool, policy, clock
+        self._opens, self._children = opens, children
+        fleet, here = pool.fleet, pool.fleet.regions[pool.region]
+        home = self._home = opens.home(here, fleet)
+        elsewhere = [region for region in fleet.regions.values() if region is not here]
+        self._others = {region.name: opens.other(region, fleet) for region in elsewhere}
+        self._sender = opens.sender(fleet, clock)
+        self._leaving: set[asyncio.Task[None]] = set()
         self.worn_out = False
         self._on_ready = on_ready
         self._pace = Pace(pool, clock)
         reach = Reach(clock)
         self._told: tuple[bool, str] | None = None
         self._guard = Guard(
-            open_leases,
+            lambda: opens.leases(here, fleet),
             fleet=pool.fleet,
             clock=clock,
             beat=self._pace.beat,
@@ -94,18 +119,58 @@ class Service:
             clock=clock,
             on_buried=lambda partition, in_ms: self._keeper.visit(partition, in_ms),  # noqa: PLW0108 - made below
         )
-        self._herald = Herald(home, pool.fleet, sender)
-        views = Views(pool.region, pool.fleet, others, clock)
+        self._herald = Herald(home, pool.fleet, self._sender)
+        views = Views(pool.region, pool.fleet, self._others, clock)
+        self._courier = Courier(home, pool.fleet, self._others, views, clock=clock)
         self._keeper = Keeper(
             home,
             pool,
-            courier=Courier(home, pool.fleet, others, views, clock=clock),
+            courier=self._courier,
             reach=reach,
             clock=clock,
             on_swept=self._loop.swept,
-            on_dead=self._herald.visit if pool.fleet.hooked else lambda _partition: None,
+            on_dead=self._someone_may_hear,
         )
         self._reconciler = Reconciler(home, clock, share=lambda: self._keeper.share)
+
+        policy.tell(self.follow)
+
+    def follow(self, fleet: Fleet) -> None:
+        """Go on with another fleet, at once and as a whole; what runs keeps its limits and lease.
+
+        Raises SetupError, and nothing has changed, if this worker cannot.
+        """
+        own, before = self._pool.region, self._pool.fleet
+        if fleet.regions[own].redis != before.regions[own].redis:
+            raise SetupError(
+                f"regions.{own}.redis: this worker runs the tasks of the Redis it began with; "
+                "start another one for the new address, then stop this one"
+            )
+        others: dict[str, Elsewhere] = {}
+        for name, region in fleet.regions.items():
+            is_known = name in self._others and before.regions[name].redis == region.redis
+            if name != own:
+                opened = self._others[name] if is_known else self._opens.other(region, fleet)
+                others[name] = opened
+        sender = self._sender or self._opens.sender(fleet, self._clock)
+        # No await from here on, and nothing that can fail.
+        left = [store for name, store in self._others.items() if others.get(name) is not store]
+        self._others, self._sender = others, sender
+        for store in (self._home, *others.values()):
+            store.follow(fleet)
+        self._pool.follow(fleet)
+        self._guard.follow(fleet)
+        self._loop.follow(fleet)
+        self._herald.follow(fleet, sender)
+        self._courier.follow(fleet, others)
+        for store in left:
+            leaving = asyncio.create_task(_leave(store))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+
+    def _someone_may_hear(self, partition: int) -> None:
+        if self._pool.fleet.hooked:
+            self._herald.visit(partition)
 
     def ready(self) -> tuple[bool, str]:
         """Whether it could take a task right now, and if not, why not. From any thread."""
@@ -127,6 +192,7 @@ class Service:
         not what the file says; a region that does not answer is waited for.
         """
         stop, hurry = self._signals(grace_s)
+        following = asyncio.create_task(lasting(self._policy.run, "policy file"))
         try:
             connecting = asyncio.ensure_future(self._connect())
             await asyncio.wait({connecting, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -134,9 +200,12 @@ class Service:
                 connecting.cancel()
                 return
             connecting.result()
-            with rarely_collected():
+            async with rarely_collected():
                 await self._work(grace_s, stop, hurry)
         finally:
+            for task in (following, *self._leaving):
+                task.cancel()
+            await asyncio.gather(following, *self._leaving, return_exceptions=True)
             await self._home.close()
             for other in self._others.values():
                 await other.close()
@@ -216,12 +285,19 @@ class Service:
         self._on_ready(*_STANDS)
 
     def _signals(self, grace_s: float) -> "tuple[asyncio.Future[None], asyncio.Future[None]]":
-        """(stop, hurry): set by the first and the second SIGTERM or SIGINT."""
+        """(stop, hurry): set by the first and the second SIGTERM or SIGINT.
+
+        SIGHUP reads the policy file again.
+        """
         loop = asyncio.get_running_loop()
         stop: asyncio.Future[None] = loop.create_future()
         hurry: asyncio.Future[None] = loop.create_future()
 
+        heard, noticed = Stops(), Stops()
+
         def signalled() -> None:
+            if not heard.is_new():
+                return
             if stop.done():
                 loop.call_later(_SHORT_GRACE_S, _resolve, hurry)
             _resolve(stop)
@@ -229,14 +305,24 @@ class Service:
         graces = itertools.chain((grace_s,), itertools.repeat(_SHORT_GRACE_S))
 
         def noted(_number: int, _frame: FrameType | None) -> None:
-            self._guard.watch.end_in(next(graces))
+            if noticed.is_new():
+                self._guard.watch.end_in(next(graces))
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, signalled)
             # In place of the loop's own, which does nothing: the loop hears by a file, when it
             # turns; this hears at once.
             signal.signal(number, noted)
+        on_hangup(self._policy.ask, signalled)
         return stop, hurry
+
+
+async def _leave(store: Elsewhere) -> None:
+    """Close the store of a region that has left the file, once no move can be under way to it."""
+    try:
+        await asyncio.sleep(_LINGER_S)
+    finally:
+        await store.close()
 
 
 def _resolve(future: "asyncio.Future[None]") -> None:

@@ -40,9 +40,9 @@ class Settler:
         fleet: Fleet,
         guard: Guard,
         reach: Reach,
-        on_settled: Callable[[Settlement, str], None],
+        on_settled: Callable[[Sequence[tuple[Settlement, str]]], None],
     ) -> None:
-        """`on_settled(settlement, outcome)` hears of every answer: see metrics.PROCESS_OUTCOMES."""
+        """`on_settled` hears of all answers, with an outcome each: see metrics.PROCESS_OUTCOMES."""
         self._store, self._fleet, self._guard, self._reach = store, fleet, guard, reach
         self._on_settled = on_settled
         self._waiting: list[Settlement] = []
@@ -50,6 +50,10 @@ class Settler:
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+
+    def follow(self, fleet: Fleet) -> None:
+        """Go on with another fleet."""
+        self._fleet = fleet
 
     @property
     def backlog(self) -> int:
@@ -150,13 +154,16 @@ class Settler:
         self._guard.drop(settlement.claim for settlement, _ in answered)
         self._reach.reached({settlement.claim.partition for settlement, _ in answered})
         processed: Counter[tuple[str, str, str]] = Counter()
+        settled: list[tuple[Settlement, str]] = []
         for settlement, result in answered:
             outcome = _outcome_of(settlement, result)
             claim = settlement.claim
             processed[claim.region, claim.queue, outcome] += 1
             if outcome != "completed":
                 self._tell(settlement, result, outcome)
-            self._on_settled(settlement, outcome)
+            settled.append((settlement, outcome))
+        if settled:
+            self._on_settled(settled)
         for (region, queue, outcome), number in processed.items():
             label = metrics.queue_label(self._fleet, queue)
             metrics.TASKS_PROCESSED.labels(region, label, outcome).inc(number)

@@ -78,10 +78,18 @@ class Slot:
         "trusted_until_ms",
     )
 
-    def __init__(self, claim: Claim, loop: asyncio.AbstractEventLoop) -> None:
-        """`claim` has just come; `loop` is the one that its attempt belongs to."""
+    def __init__(
+        self,
+        claim: Claim,
+        loop: asyncio.AbstractEventLoop,
+        report: Callable[[float, str], None] | None = None,
+    ) -> None:
+        """`claim` has just come; `loop` is the one that its attempt belongs to.
+
+        `report` takes what its handler says of its progress.
+        """
         self.claim = claim
-        self.signals = Signals()
+        self.signals = Signals(report)
         self.halt = Halt()
         self.terms: Terms | None = None  # once it is prepared
         self.began_ms = 0.0

@@ -67,6 +67,10 @@ class Suspects:
         self._quiet = asyncio.Event()
         self._quiet.set()
 
+    def follow(self, fleet: Fleet) -> None:
+        """Go on with another fleet."""
+        self._fleet = fleet
+
     def __len__(self) -> int:
         """How many are here."""
         return len(self._here)

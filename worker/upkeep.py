@@ -87,7 +87,6 @@ class Keeper:
         self._store, self._pool, self._courier = store, pool, courier
         self._reach, self._clock, self._on_swept = reach, clock, on_swept
         self._on_dead = on_dead
-        self._lease_ms = longest_lease_ms(pool.fleet)
         self._live: frozenset[str] = frozenset()
         self._queues = pool.queues
         self._share: list[int] = list(range(store.partitions))
@@ -209,7 +208,7 @@ class Keeper:
 
     async def _reap(self, partition: int) -> None:
         """Take expired leases back, unless the silence may have been ours."""
-        missing_ms = self._lease_ms - self._reach.for_ms(partition)
+        missing_ms = longest_lease_ms(self._pool.fleet) - self._reach.for_ms(partition)
         if missing_ms > 0:
             self._sooner(partition, self._clock.monotonic_ms() + missing_ms)
             return

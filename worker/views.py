@@ -29,12 +29,20 @@ class Views:
         self._read_ms = -float("inf")
         self._full_until_ms: dict[str, float] = {}
 
+    def follow(self, fleet: Fleet, others: Mapping[str, Vitals]) -> None:
+        """Go on with another fleet, and read all of its regions anew."""
+        self._fleet, self._others = fleet, others
+        self._read_ms = -float("inf")
+
     async def current(self) -> Sequence[RegionView]:
         """Views at most _FRESH_MS old. A region that does not answer is UNKNOWN. Never raises."""
         async with self._lock:
-            if self._clock.monotonic_ms() - self._read_ms > _FRESH_MS:
-                self._views = list(await asyncio.gather(*map(self._look, self._others)))
-                self._read_ms = self._clock.monotonic_ms()
+            while self._clock.monotonic_ms() - self._read_ms > _FRESH_MS:
+                others = self._others
+                views = await asyncio.gather(*(self._look(*each) for each in others.items()))
+                if others is self._others:
+                    self._views = list(views)
+                    self._read_ms = self._clock.monotonic_ms()
             return self._views
 
     def filled(self, name: str) -> None:
@@ -42,8 +50,7 @@ class Views:
         self._full_until_ms[name] = self._clock.monotonic_ms() + _FULL_FOR_MS
         self._read_ms = -float("inf")
 
-    async def _look(self, name: str) -> RegionView:
-        vitals = self._others[name]
+    async def _look(self, name: str, vitals: Vitals) -> RegionView:
         try:
             async with asyncio.timeout(self._fleet.health.timeout_ms / SECOND_MS):
                 rtt_ms = await vitals.probe()

@@ -43,13 +43,16 @@ class Watch:
         """`on_stand` is called in the watcher's thread when the loop has stood for 10 s."""
         self._clock, self._on_stand = clock, on_stand
         self._watched = threading.get_ident()
-        policies = (fleet.default_queue, *fleet.queues.values())
-        self._usual_ms = max(policy.timeout_ms for policy in policies)
+        self._usual_ms = _longest_ms(fleet)
         self._limits: dict[object, int] = {}
         self._ticks = 0
         self._over_ms = float("inf")
         self._stood_ms = 0.0
         self.stands = False  # for so long that nothing can be expected of it
+
+    def follow(self, fleet: Fleet) -> None:
+        """Go on with another fleet; what runs keeps its limit."""
+        self._usual_ms = _longest_ms(fleet)
 
     def allow(self, who: object, limit_ms: int) -> None:
         """A coroutine may hold the loop for so long."""
@@ -117,6 +120,11 @@ class Watch:
         )
         saying.start()
         return saying
+
+
+def _longest_ms(fleet: Fleet) -> int:
+    policies = (fleet.default_queue, *fleet.queues.values())
+    return max(policy.timeout_ms for policy in policies)
 
 
 def _where(frame: FrameType | None) -> str:

@@ -6,6 +6,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
 from router.server import check_free
+from tests.redis_keys import connected
 from tests.rpc.running import Running, spec
 from tradewind.errors import SetupError
 from tradewind.fleet import Fleet
+from tradewind.local.scratch import RedisProcess
 from tradewind.v1 import router_pb2, router_pb2_grpc
 
 ROOT = Path(__file__).parents[2]
@@ -173,20 +176,27 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_a_file_that_is_broken_for_a_moment_costs_no_router_process(config: Path) -> None:
-    with process(config, "--processes", "2") as (router, address, _):
+def test_a_router_process_that_dies_while_the_file_is_broken_comes_back_by_the_last_good_one(
+    config: Path,
+) -> None:
+    with process(config, "--processes", "2") as (router, address, http):
         submit(address)
         until(lambda: len(children(router)) == 2)
         healthy, killed = children(router)
         content = config.read_text()
         config.write_text("version: [")
         os.kill(killed, signal.SIGKILL)
-        assert router.stderr is not None
-        while '"status": 2' not in (line := router.stderr.readline()):
-            assert line, "the pool has ended"
-        config.write_text(content)
+
         until(lambda: len(set(children(router)) - {killed}) == 2)
         assert healthy in children(router)
+        until(lambda: "tradewind_policy_reload_failed 1.0" in fetch(http, "/metrics"))
+        assert submit(address).region == "eu-west"
+        assert "tradewind_policy_info{version=" in fetch(http, "/metrics")
+
+        config.write_text(content)
+        router.send_signal(signal.SIGHUP)  # to each of them, and it ends none
+        until(lambda: "tradewind_policy_reload_failed 0.0" in fetch(http, "/metrics"))
+        assert len(set(children(router)) - {killed}) == 2
         assert submit(address).region == "eu-west"
         router.send_signal(signal.SIGTERM)
         router.communicate(timeout=20)
@@ -203,6 +213,21 @@ def test_killed_router_processes_leave_no_directory_behind(
         router.kill()
         router.communicate(timeout=20)
     until(lambda: not list(tmp_path.glob("tradewind-metrics-*")))
+
+
+def test_routers_whose_parent_is_killed_answer_what_is_under_way(
+    config: Path, redis_servers: list[RedisProcess]
+) -> None:
+    store = connected(redis_servers[0].port)
+    with process(config, "--processes", "2") as (router, address, _):
+        submit(address)
+        with ThreadPoolExecutor() as beside:
+            store.client_pause(1_500, all=False)
+            answer = beside.submit(submit, address)
+            until(lambda: store.info("clients")["blocked_clients"] > 0)
+            router.kill()
+            assert answer.result().region == "eu-west"
+        router.communicate(timeout=20)
 
 
 def run(config: Path, *options: str) -> tuple[int, str]:

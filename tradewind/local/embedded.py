@@ -6,19 +6,28 @@ A redis-server, a router and a worker pool a region, and the delays between regi
 import asyncio
 import contextlib
 import functools
+import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tradewind import regions
 from tradewind.client import Client
-from tradewind.errors import TradewindError
+from tradewind.errors import ConfigError, TradewindError
 from tradewind.fleet import Fleet
 from tradewind.local import wan
 from tradewind.local.errors import LocalSetupError
 from tradewind.local.freeports import LOOPBACK
-from tradewind.local.plan import EmbeddedOptions, Layout, router_argv, wan_links, worker_argv
-from tradewind.local.prepare import choose_layout, locked, write_configs
+from tradewind.local.plan import (
+    EmbeddedOptions,
+    Layout,
+    file_is_enough,
+    router_argv,
+    wan_links,
+    worker_argv,
+)
+from tradewind.local.prepare import choose_layout, copy_config, locked, write_configs
 from tradewind.local.redis_server import (
     SERVER_ENVIRONMENT,
     ServerBinary,
@@ -27,6 +36,8 @@ from tradewind.local.redis_server import (
     serves,
 )
 from tradewind.local.supervisor import ProcessSpec, Supervisor
+from tradewind.policy_file import forbidden
+from tradewind.regions.watch import FileWatch
 
 _HTTP_TIMEOUT_S = 2.0
 _SERVED_EVERY_S = 0.1
@@ -68,6 +79,9 @@ class EmbeddedFleet:
         self._held = contextlib.ExitStack()
         self._supervisor: Supervisor | None = None
         self._layout: Layout | None = None
+        self._copies: Mapping[str, Path] = {}  # of the user's file, by region, where it is not read
+        self._file = FileWatch(options.config)
+        self._changed = asyncio.Event()
 
     async def start(self) -> None:
         """Start everything, and return once every router and worker pool is ready.
@@ -105,6 +119,49 @@ class EmbeddedFleet:
             raise LocalSetupError(
                 f"{missing} after {timeout_s:g} s; the logs are in {self.log_dir}"
             ) from None
+
+    async def follow(self, say: Callable[[str], None]) -> None:
+        """Carry changes of the user's file over to all processes, until cancelled.
+
+        Where they read it themselves they see them as soon as we do. `say` takes a sentence on each
+        change.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch())
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                try:
+                    say(await asyncio.to_thread(self._renew))
+                except (ConfigError, OSError) as error:
+                    say(f"{error}\nthe old policy stays in force")
+
+    def reload(self) -> None:
+        """Have every process read the policy file again: it may name files that have changed."""
+        self._changed.set()
+        if self._supervisor is not None:
+            for region in self.endpoints:
+                for name in (f"router-{region}", f"worker-{region}"):
+                    if name.startswith("router") or self._options.app is not None:
+                        self._supervisor.kill(name, signal.SIGHUP)
+
+    async def _watch(self) -> None:
+        async for _ in self._file.changes():
+            self._changed.set()
+
+    def _renew(self) -> str:
+        """Read the file again, and copy it. Raises ConfigError and OSError."""
+        fleet = regions.load(self._options.config)
+        before = self._fleet
+        stays = next((name for name in before.regions if name in fleet.regions), "")
+        if why := forbidden(before, fleet, stays):
+            raise ConfigError(str(self._options.config), why)
+        if self._layout is not None and self._copies:
+            copy_config(self._options.config, fleet, self._layout, self._copies)
+        self._fleet = fleet
+        strangers = ", ".join(fleet.regions.keys() - self.endpoints.keys())
+        added = f"; to run {strangers} here, too, start anew" if strangers else ""
+        return f"policy {fleet.version} is in force within seconds{added}"
 
     def hurry(self) -> None:
         """Shorten a stop, under way or to come, to a few seconds: running tasks are handed back."""
@@ -153,6 +210,8 @@ class EmbeddedFleet:
             self._held.enter_context(locked(data_dir))
             layout = choose_layout(self._fleet, self._options)
             configs = write_configs(self._fleet, self._options.config, layout, data_dir)
+            if not file_is_enough(self._fleet, layout):
+                self._copies = configs
             return layout, self._stages(server, layout, configs, data_dir)
         except OSError as error:
             raise LocalSetupError(

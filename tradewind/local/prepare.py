@@ -3,7 +3,7 @@
 import contextlib
 import fcntl
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 
 from tradewind.fleet import Fleet
@@ -60,14 +60,24 @@ def write_configs(fleet: Fleet, config: Path, layout: Layout, data_dir: Path) ->
     config = config.resolve()
     if file_is_enough(fleet, layout):
         return dict.fromkeys(layout.regions, config)
+    copies = {region: data_dir / f"regions.{region}.yaml" for region in layout.regions}
+    copy_config(config, fleet, layout, copies)
+    return copies
+
+
+def copy_config(config: Path, fleet: Fleet, layout: Layout, copies: Mapping[str, Path]) -> None:
+    """Write the copies anew, each at once: its readers never find half of it.
+
+    `fleet` is what `config` says. A region that is not in the layout keeps its address.
+    """
+    config = config.resolve()
     text = config.read_text(encoding="utf-8")
-    derived: dict[str, Path] = {}
-    for region in layout.regions:
-        path = data_dir / f"regions.{region}.yaml"
-        moved = relocate_regions(text, redis_urls(layout, region), config.parent)
-        path.write_text(moved, encoding="utf-8")
-        derived[region] = path
-    return derived
+    for region, path in copies.items():
+        urls = redis_urls(layout, region)
+        named = {name: url for name, url in urls.items() if name in fleet.regions}
+        new = path.with_suffix(".new")
+        new.write_text(relocate_regions(text, named, config.parent), encoding="utf-8")
+        new.replace(path)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tradewind.local.errors import LocalSetupError
 from tradewind.local.leash import leashed
+from tradewind.startup import hangups_held
 
 RESTART_FIRST_S = 0.2
 RESTART_CAP_S = 10.0
@@ -202,7 +203,7 @@ class _Child:
 
     async def spawn(self) -> None:
         self.spec.log_path.parent.mkdir(parents=True, exist_ok=True)
-        with self.spec.log_path.open("ab") as log:
+        with self.spec.log_path.open("ab") as log, hangups_held():
             self._log_from = log.tell()
             self._process = await asyncio.create_subprocess_exec(
                 *leashed(self.spec.argv),

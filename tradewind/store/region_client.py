@@ -28,6 +28,8 @@ PAUSE_FIRST_S, PAUSE_MAX_S = 0.025, 1.0
 
 
 _timer = cache(REDIS_CALL_SECONDS.labels)  # one look-up a script
+# After these nothing has changed, and the same call may go well.
+_REPEATED = (replies.Elsewhere, replies.Later, replies.ScriptUnknown, StoreMoving)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,10 @@ class RegionClient:
         self.name = region.name
         self.keys: tuple[PartitionKeys, ...] = partition_keys(fleet.partitions)
         self.nodes = Nodes(region, fleet, incarnation=secrets.token_hex(8))
+
+    def follow(self, fleet: Fleet) -> None:
+        """Go on with another fleet: the same partitions, deployment and address as before."""
+        self.fleet, self.region = fleet, fleet.regions[self.name]
 
     def call(
         self,
@@ -94,21 +100,78 @@ class RegionClient:
     async def run_each(
         self, calls: Sequence[Call], *, timeout_s: float = CALL_TIMEOUT_S
     ) -> list[list[Reply] | StoreError]:
-        """Run calls side by side; what is due at one node leaves in one write."""
-        if len(calls) == 1:  # needs no task of its own, and leaves a turn of the event loop earlier
-            try:
-                return [await self.run(calls[0], timeout_s=timeout_s)]
-            except StoreError as error:
-                return [error]
-        outcomes = await asyncio.gather(
-            *(self.run(call, timeout_s=timeout_s) for call in calls), return_exceptions=True
-        )
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException) and not isinstance(outcome, StoreError):
-                raise outcome
-        return [
-            o for o in outcomes if not isinstance(o, BaseException) or isinstance(o, StoreError)
+        """Run calls side by side; what is due at one node leaves in one write.
+
+        A call that is to be repeated goes on alone; the others need no tasks of their own.
+        """
+        until_s = time.monotonic() + timeout_s
+        if len(calls) == 1:
+            return [await self._alone(calls[0], until_s)]
+        outcomes: list[list[Reply] | StoreError | None] = [None] * len(calls)
+        together: dict[Link, list[int]] = {}
+        apart: list[int] = []  # their node is not connected, for which the others are not to wait
+        for index, call in enumerate(calls):
+            link = self.nodes.ready_owner(call.partition)
+            (apart if link is None else together.setdefault(link, [])).append(index)
+        asking = [
+            self._ask_together(link, calls, indices, outcomes, until_s)
+            for link, indices in together.items()
         ]
+        asking += [self._ask_alone(calls, index, outcomes, until_s) for index in apart]
+        if len(asking) == 1:
+            await asking[0]
+        else:
+            await asyncio.gather(*asking)
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    async def _ask_together(
+        self,
+        link: Link,
+        calls: Sequence[Call],
+        indices: Sequence[int],
+        outcomes: list[list[Reply] | StoreError | None],
+        until_s: float,
+    ) -> None:
+        """Fill in the outcomes of calls at one node."""
+        commands = [["EVALSHA", calls[index].script.sha, *calls[index].parts] for index in indices]
+        started_s = time.perf_counter()
+        try:
+            left_s = max(until_s - time.monotonic(), 0.001)
+            answers = await link.call(commands, timeout_s=left_s)
+        except StoreUnavailable as error:
+            self.nodes.doubt()
+            for index in indices:
+                outcomes[index] = error
+            return
+        finally:
+            _timer(calls[indices[0]].script.name).observe(time.perf_counter() - started_s)
+        again: list[int] = []
+        for index, answer in zip(indices, answers, strict=True):
+            try:
+                outcomes[index] = self._read(calls[index], answer)
+            except _REPEATED:
+                again.append(index)
+            except StoreError as error:
+                outcomes[index] = error
+        if again:
+            await asyncio.gather(
+                *[self._ask_alone(calls, index, outcomes, until_s) for index in again]
+            )
+
+    async def _ask_alone(
+        self,
+        calls: Sequence[Call],
+        index: int,
+        outcomes: list[list[Reply] | StoreError | None],
+        until_s: float,
+    ) -> None:
+        outcomes[index] = await self._alone(calls[index], until_s)
+
+    async def _alone(self, call: Call, until_s: float) -> list[Reply] | StoreError:
+        try:
+            return await self.run(call, timeout_s=until_s - time.monotonic())
+        except StoreError as error:
+            return error
 
     async def plain(
         self, partition: int, commands: Sequence[Command], *, timeout_s: float = CALL_TIMEOUT_S
@@ -147,6 +210,8 @@ class RegionClient:
             link = self.nodes.link_to(address)
             left_s = until_s - time.monotonic()
             _, answer = await link.call([["ASKING"], command], timeout_s=left_s)
+        if isinstance(answer, StoreUnavailable):  # the connection was lost before it came
+            raise answer
         if isinstance(answer, Exception):
             raise replies.error_of(self.name, partition, answer)
         return answer
@@ -160,6 +225,12 @@ class RegionClient:
 
     async def _ask(self, link: Link, command: Command, call: Call, timeout_s: float) -> list[Reply]:
         (answer,) = await link.call([command], timeout_s=max(timeout_s, 0.001))
+        return self._read(call, answer)
+
+    def _read(self, call: Call, answer: Reply) -> list[Reply]:
+        if isinstance(answer, StoreUnavailable):  # the connection was lost before it came
+            self.nodes.doubt()
+            raise answer
         if isinstance(answer, Exception):
             raise replies.error_of(self.name, call.partition, answer)
         parts = replies.tagged(answer, call.script.name, *call.script.tags)

@@ -34,6 +34,10 @@ class RegionStore(
         """Nothing is connected yet. Raises SetupError for a kind of Redis not served."""
         super().__init__(RegionClient(region, fleet))
 
+    def follow(self, fleet: Fleet) -> None:
+        """Go on with another fleet, in which this region is at the same address."""
+        self._client.follow(fleet)
+
     async def start(self) -> None:
         """Connect and verify identity. Raises StoreError; calls connect on their own as well."""
         await self.probe()
