@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import compare, due, plots, report, watch
+from bench import compare, decide, due, plots, report, watch
 from bench.machine import describe
 from bench.rig import peers
 from bench.rig.lab import QUICK, Lab, Sizes
@@ -46,8 +46,16 @@ def _watch(*, quick: bool) -> dict[str, Any]:
     return watch.measure(repetitions=5, tasks=50, watchers=1_000, idle_s=10.0)
 
 
+def _decide(*, quick: bool) -> dict[str, Any]:
+    return decide.measure(repetitions=1, tasks=200) if quick else decide.measure()
+
+
 #: Measurements of their own kind, run when they are named.
-MORE: dict[str, Callable[..., dict[str, Any]]] = {"due": _due, "watch": _watch}
+MORE: dict[str, Callable[..., dict[str, Any]]] = {
+    "due": _due,
+    "watch": _watch,
+    "decide": _decide,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,17 +3,20 @@
 import asyncio
 import logging
 import math
+import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+from router.ejection import groups_of, kept
 from router.failures import report
+from router.regional import Regional
 from router.signs import HOME_RTT_MS, UNKNOWN_RTT_MS, Signs
 from tradewind.clock import Clock
 from tradewind.errors import StoreError, StoreFull, StoreMoving, StoreUnavailable
 from tradewind.fleet import Fleet
 from tradewind.limits import HEARTBEAT_EVERY_MS, SECOND_MS
-from tradewind.metrics import REGION_RTT_SECONDS
+from tradewind.metrics import REGION_RTT_SECONDS, REGION_STATE, REGION_STATES, forget
 from tradewind.ports import Vitals
 from tradewind.task import LiveWorker
 from tradewind.view import RegionView
@@ -37,23 +40,58 @@ class Census:
         clock: Clock,
         *,
         on_pass: Callable[[str, str], None] = _no_hook,
+        draw: Callable[[], float] = random.random,
     ) -> None:
-        """`region` is the router's own. `on_pass(region, "probe" | "workers")` is for tests."""
-        self._fleet, self._region, self._vitals = fleet, region, vitals
-        self._clock, self._on_pass = clock, on_pass
-        self._band_ms = fleet.steering.band_min_ms
-        now_ms = clock.monotonic_ms()
-        self._signs = {
-            name: Signs(
-                name, fleet.health, prior_rtt_ms=self._prior_ms(region, name), now_ms=now_ms
-            )
-            for name in fleet.regions
-        }
-        self._connected = dict.fromkeys(vitals, False)
-        self._down: set[str] = set()
-        self._first_look = {name: asyncio.Event() for name in vitals}
+        """`region` is the router's own. `on_pass(region, "probe" | "workers")` is for tests.
+
+        `draw` is the chance in how long a region stays out: so routers do not return as one.
+        """
+        self._fleet, self._region = fleet, region
+        self._clock, self._on_pass, self._draw = clock, on_pass, draw
+        self._vitals: dict[str, Vitals] = {}
+        self._signs: dict[str, Signs] = {}
+        self._connected: set[str] = set()
+        self._down: dict[str, None] = {}  # in the order in which they went
+        self._first_look: dict[str, asyncio.Event] = {}
         #: Grows with whatever is heard of any region.
         self.news = 0
+        self._probes, self._musters = Regional(self._probe_loop), Regional(self._workers_loop)
+        self.follow(fleet, vitals)
+
+    def follow(self, fleet: Fleet, vitals: Mapping[str, Vitals]) -> None:
+        """Go on with another fleet, and `vitals` of each of its regions.
+
+        What is known of a region stays if its vitals are the same object as before.
+        """
+        self._fleet, self.news = fleet, self.news + 1
+        self._band_ms = fleet.steering.band_min_ms
+        before, self._vitals = self._vitals, dict(vitals)
+        now_ms = self._clock.monotonic_ms()
+        signs: dict[str, Signs] = {}  # in the order of the file
+        for name in fleet.regions:
+            if name in self._signs and before.get(name) is self._vitals.get(name):
+                signs[name] = self._signs[name]
+                signs[name].follow(fleet)
+            else:
+                self._forget(name)
+                prior_ms = self._prior_ms(self._region, name)
+                signs[name] = Signs(
+                    name, fleet, prior_rtt_ms=prior_ms, now_ms=now_ms, draw=self._draw
+                )
+        for name in self._signs.keys() - signs.keys():
+            self._forget(name)
+            for state in REGION_STATES:
+                forget(REGION_STATE, name, state)
+        self._signs = signs
+        self._groups = groups_of({n: region.residency for n, region in fleet.regions.items()})
+        self._first_look |= {n: asyncio.Event() for n in self._vitals.keys() - self._first_look}
+        self._probes.follow(self._vitals)
+        self._musters.follow(self._vitals)
+
+    def _forget(self, name: str) -> None:
+        self._connected.discard(name)
+        self._down.pop(name, None)
+        self._first_look.pop(name, None)
 
     @property
     def region(self) -> str:
@@ -74,45 +112,75 @@ class Census:
         others_ms = min((ms for name, ms in rtts_ms.items() if name != near), default=math.inf)
         if near in rtts_ms and others_ms <= rtts_ms[near] < others_ms + self._band_ms:
             rtts_ms[near] = others_ms * _A_LITTLE_LESS
-        return [signs.view(now_ms, rtt_ms=rtts_ms[name]) for name, signs in self._signs.items()]
+        stays = self._stays(now_ms) if self._down else frozenset[str]()
+        return [
+            signs.view(now_ms, rtt_ms=rtts_ms[name], stays=name in stays)
+            for name, signs in self._signs.items()
+        ]
 
     def view(self, region: str) -> RegionView:
-        """One region as of now."""
-        return self._signs[region].view(self._clock.monotonic_ms())
+        """One region as of now; nothing is known of one that has left the file."""
+        signs = self._signs.get(region)
+        if signs is None:
+            return RegionView(region, UNKNOWN_RTT_MS, health="UNKNOWN")
+        now_ms = self._clock.monotonic_ms()
+        return signs.view(now_ms, stays=bool(self._down) and region in self._stays(now_ms))
 
     def workers(self, region: str) -> Sequence[LiveWorker]:
         """The live workers of a region, as last read."""
-        return self._signs[region].crew.workers
+        signs = self._signs.get(region)
+        return () if signs is None else signs.crew.workers
 
     def silent(self) -> list[str]:
         """Regions that this router holds for down, or has not reached yet."""
         return [view.name for view in self.views() if view.health in {"DOWN", "UNKNOWN"}]
 
     def sent(self, region: str, tasks: int) -> None:
-        """Tasks are on their way to a region."""
-        self._signs[region].sent(tasks)
+        """Tasks are on their way to a region. Of one that has left the file, nothing is kept."""
+        if signs := self._signs.get(region):
+            signs.sent(tasks)
 
     def dropped(self, region: str, tasks: int) -> None:
         """They are not any more, and nothing was learnt."""
-        self._signs[region].sent(-tasks)
+        self.sent(region, -tasks)
 
     def answered(
         self, region: str, tasks: int, depths: Mapping[int, int], error: StoreError | None
     ) -> None:
         """The call that carried `tasks` ended: with a load report, or with `error` for all."""
         self.news += 1
-        self._signs[region].answered(self._clock.monotonic_ms(), tasks, depths)
-        self.note(region, error)
+        if signs := self._signs.get(region):
+            signs.answered(self._clock.monotonic_ms(), tasks, depths)
+        self._note(region, error, is_task=True)
 
     def note(self, region: str, error: StoreError | None) -> None:
         """A call to a region went well, or ended with `error`."""
+        self._note(region, error, is_task=False)
+
+    def _note(self, region: str, error: StoreError | None, *, is_task: bool) -> None:
         self.news += 1
-        signs, now_ms = self._signs[region], self._clock.monotonic_ms()
+        signs, now_ms = self._signs.get(region), self._clock.monotonic_ms()
+        if signs is None:
+            return
         if isinstance(error, StoreFull):
             signs.filled(now_ms)
         # A full store and a slot that moves are answers: the region lives.
-        signs.called(now_ms, ok=error is None or isinstance(error, StoreFull | StoreMoving))
+        is_good = error is None or isinstance(error, StoreFull | StoreMoving)
+        signs.called(now_ms, ok=is_good, is_task=is_task)
         self._tell(region, error)
+
+    def probed(self, region: str, rtt_ms: float | None, failure: StoreError | None = None) -> None:
+        """A probe ended: with a round trip, or with `failure`."""
+        self.news += 1
+        self._signs[region].probed(self._clock.monotonic_ms(), rtt_ms)
+        REGION_RTT_SECONDS.labels(region).set(self._signs[region].rtt.ms / SECOND_MS)
+        self._show(region)
+        self._tell(region, failure)
+
+    def mustered(self, region: str, workers: Sequence[LiveWorker]) -> None:
+        """The heartbeats of a region were read."""
+        self._signs[region].mustered(self._clock.monotonic_ms(), workers)
+        self.note(region, None)
 
     async def first_look(self, timeout_s: float) -> None:
         """Return once every region was probed, or `timeout_s` is over."""
@@ -126,9 +194,8 @@ class Census:
     async def run(self) -> None:
         """Look at all regions until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for name in self._vitals:
-                group.create_task(self._probe_loop(name))
-                group.create_task(self._workers_loop(name))
+            group.create_task(self._probes.run())
+            group.create_task(self._musters.run())
 
     async def _probe_loop(self, name: str) -> None:
         while True:
@@ -153,16 +220,13 @@ class Census:
         rtt_ms, failure = None, None
         try:
             async with self._in_time(name):
-                if not self._connected[name]:
+                if name not in self._connected:
                     await self._vitals[name].probe()  # this one measures how long connecting takes
                 rtt_ms = await self._vitals[name].probe()
         except StoreError as error:
             failure = error
-        self.news += 1
-        self._connected[name] = rtt_ms is not None
-        self._signs[name].probed(self._clock.monotonic_ms(), rtt_ms)
-        REGION_RTT_SECONDS.labels(name).set(self._signs[name].rtt.ms / SECOND_MS)
-        self._tell(name, failure)
+        (self._connected.discard if rtt_ms is None else self._connected.add)(name)
+        self.probed(name, rtt_ms, failure)
 
     async def _muster(self, name: str) -> None:
         try:
@@ -171,8 +235,7 @@ class Census:
         except StoreError as error:
             self.note(name, error)
         else:
-            self._signs[name].mustered(self._clock.monotonic_ms(), workers)
-            self.note(name, None)
+            self.mustered(name, workers)
 
     @asynccontextmanager
     async def _in_time(self, name: str) -> AsyncGenerator[None]:
@@ -184,15 +247,33 @@ class Census:
 
     def _tell(self, name: str, error: StoreError | None) -> None:
         """Log when a region goes down or comes back, as seen from here."""
-        down = self._signs[name].verdict.down
+        down = self._signs[name].breaker.down
         if down == (name in self._down):
             return
+        self._show(name)
         if down:
-            self._down.add(name)
+            self._down[name] = None
             _log.warning("a region is down", extra={"of": name, "cause": str(error)})
         else:
-            self._down.discard(name)
+            del self._down[name]
             _log.info("a region is back", extra={"of": name})
+
+    def _show(self, name: str) -> None:
+        """Say in the metrics how the region stands."""
+        now_ms = self._clock.monotonic_ms()
+        standing = self._signs[name].breaker.at(now_ms)
+        now = "half-open" if standing.trial else standing.health.lower()
+        for state in REGION_STATES:
+            REGION_STATE.labels(name, state).set(state == now)
+
+    def _stays(self, now_ms: float) -> frozenset[str]:
+        """Regions that soft evidence may not take out, too many of their group being out."""
+        found = {name: self._signs[name].breaker.at(now_ms) for name in self._down}
+        soft = [name for name, standing in found.items() if standing.is_soft]
+        if not soft:
+            return frozenset()
+        hard = {n for n, each in found.items() if each.health == "DOWN" and not each.is_soft}
+        return kept(soft, hard, self._groups)
 
     def _rtt_ms(self, origin: str, name: str) -> float:
         prior_ms = None if origin == self._region else self._known_prior_ms(origin, name)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, Self
 
 from router.server_clock import region_now_ms
-from tradewind import ids, wire
+from tradewind import codec, ids, wire
 from tradewind.errors import InvalidTask, StoreError, Violation
 from tradewind.limits import MAX_PAGE_SIZE
 from tradewind.ports import Reads, Vitals
@@ -88,9 +88,13 @@ class Filter:
             return False
         if self.older_than_ms and now_ms - record.finished_ms < self.older_than_ms:
             return False
-        if not self.queue and not self.name:
-            return True
-        spec = wire.task(record, whole=False).spec
+        return (not self.queue and not self.name) or self._is_of(record.packed)
+
+    def _is_of(self, packed: bytes) -> bool:
+        try:
+            spec = codec.unpack(packed).spec
+        except codec.DamagedRecord:
+            return False
         return self.queue in {"", spec.queue} and self.name in {"", spec.name}
 
 

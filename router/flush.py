@@ -2,10 +2,12 @@
 
 Nothing waits while the region is idle. While a call is under way, or has begun less than
 FLUSH_WAIT_MS ago, the next one leaves FLUSH_WAIT_MS after the first that waits for it, since a call
-costs as much as many more tasks in it; with at most MAX_FLUSH tasks or MAX_BATCH_BYTES. What came
-in one message stays together as far as these limits allow. A submit whose caller left before its
-call began is dropped; a call that has begun runs to its end. One timer watches over the deadlines
-of all: a timer for each would cost 15 us.
+costs as much as many more tasks in it; with at most MAX_FLUSH tasks or MAX_BATCH_BYTES. At a router
+so busy that others came meanwhile it waits as long again, FLUSH_LONGEST_MS in all: there a submit
+waits for its turn far longer anyway, and a call with two or three costs each of them more than all
+else. What came in one message stays together as far as these limits allow. A submit whose caller
+left before its call began is dropped; a call that has begun runs to its end. One timer watches over
+the deadlines of all: a timer for each would cost 15 us.
 """
 
 import asyncio
@@ -17,7 +19,13 @@ from itertools import chain
 from typing import Final, Protocol
 
 from tradewind.errors import StoreError, StoreUnavailable
-from tradewind.limits import FLUSH_WAIT_MS, MAX_BATCH_BYTES, MAX_FLUSH, SECOND_MS
+from tradewind.limits import (
+    FLUSH_LONGEST_MS,
+    FLUSH_WAIT_MS,
+    MAX_BATCH_BYTES,
+    MAX_FLUSH,
+    SECOND_MS,
+)
 from tradewind.ports import Intake
 from tradewind.task import EnqueueOutcome, NewTask
 
@@ -42,6 +50,16 @@ class Listener(Protocol):
         ...
 
 
+class _Nobody:
+    """A Listener that wants to know nothing."""
+
+    def sent(self, region: str, tasks: int) -> None: ...
+    def dropped(self, region: str, tasks: int) -> None: ...
+    def answered(
+        self, region: str, tasks: int, depths: Mapping[int, int], error: StoreError | None
+    ) -> None: ...
+
+
 Outcomes = list[EnqueueOutcome | StoreError]  # in the order of the tasks
 
 
@@ -63,6 +81,8 @@ class Flush:
         self._count = 0  # of the tasks that wait
         self._calls: dict[asyncio.Task[None], list[_Waiting]] = {}
         self._timer: asyncio.Handle | None = None
+        self._company = 0  # tasks that waited when the timer was set
+        self._longest_s = 0.0  # until when it may be set anew, by the loop's clock
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_s = math.inf  # the first deadline, by the loop's clock
         self._began_s = -math.inf  # the latest call, by the loop's clock
@@ -85,6 +105,10 @@ class Flush:
         self._arm(loop)
         return waiting.answer
 
+    def unheard(self) -> None:
+        """Tell the listener of nothing any more."""
+        self._listener = _Nobody()
+
     async def drain(self) -> None:
         """Return once nothing waits, and every call under way has ended."""
         while self._waiting or self._calls:
@@ -98,11 +122,22 @@ class Flush:
         if self._count >= MAX_FLUSH:
             self._start()
         elif self._timer is None:
-            wait_s = FLUSH_WAIT_MS / SECOND_MS
-            if self._calls or loop.time() < self._began_s + wait_s:
-                self._timer = loop.call_later(wait_s, self._start)
+            now_s, wait_s = loop.time(), FLUSH_WAIT_MS / SECOND_MS
+            if self._calls or now_s < self._began_s + wait_s:
+                self._company = self._count
+                self._longest_s = now_s + FLUSH_LONGEST_MS / SECOND_MS
+                self._timer = loop.call_later(wait_s, self._ripen)
             else:  # at the end of this turn of the loop, so that whatever is ready now comes along
                 self._timer = loop.call_soon(self._start)
+
+    def _ripen(self) -> None:
+        """Begin a call, unless others came meanwhile: then more of them will."""
+        loop, wait_s = asyncio.get_running_loop(), FLUSH_WAIT_MS / SECOND_MS
+        if self._count > self._company and loop.time() + wait_s <= self._longest_s:
+            self._company = self._count
+            self._timer = loop.call_later(wait_s, self._ripen)
+        else:
+            self._start()
 
     def _start(self) -> None:
         if self._timer is not None:

@@ -16,6 +16,7 @@ from tradewind.metrics import (
     OLDEST_TASK_AGE_SECONDS,
     PRIORITIES,
     TASK_QUEUE_LENGTH,
+    forget,
     queue_label,
 )
 from tradewind.policy.scores import wait_s
@@ -34,6 +35,16 @@ class Gauges:
         """`reads` of the router's own region."""
         self._fleet, self._reads, self._census = fleet, reads, census
 
+    def follow(self, fleet: Fleet, reads: Reads) -> None:
+        """Go on with another fleet. Queues that it does not name are shown no more."""
+        for queue in self._fleet.queues.keys() - fleet.queues.keys() - {"default"}:
+            for gauge in (TASK_QUEUE_LENGTH, OLDEST_TASK_AGE_SECONDS):
+                for priority in PRIORITIES:
+                    forget(gauge, reads.region, queue, priority)
+            for gauge in (DEAD_TASKS, EXPECTED_WAIT_SECONDS):
+                forget(gauge, reads.region, queue)
+        self._fleet, self._reads = fleet, reads
+
     async def run(self) -> None:
         """Look every EVERY_S until cancelled; a region that is silent keeps its last numbers."""
         while True:
@@ -47,27 +58,29 @@ class Gauges:
 
     async def look(self) -> None:
         """Read counts and ages once. Raises StoreError."""
-        region = self._reads.region
+        fleet, region = self._fleet, self._reads.region
         pending: Counter[tuple[str, str]] = Counter()
         dead: Counter[str] = Counter()
-        for queue in ("default", *self._fleet.queues):  # an empty queue is 0, not absent
+        for queue in ("default", *fleet.queues):  # an empty queue is 0, not absent
             pending.update({(queue, priority): 0 for priority in PRIORITIES})
             dead.update({queue: 0})
         waits = False
         for queue, counts in (await self._reads.counts()).items():
-            label = queue_label(self._fleet, queue)
+            label = queue_label(fleet, queue)
             for priority, ready in zip(PRIORITIES, counts.pending, strict=True):
                 pending[label, priority] += ready
             waits = waits or counts.scheduled + counts.failed > 0
             dead[label] += counts.dead
-        for (queue, priority), ready in pending.items():
-            TASK_QUEUE_LENGTH.labels(region, queue, priority).set(ready)
         oldest_ms = dict.fromkeys(pending, 0)
         ages_ms: Mapping[tuple[str, Priority], int] = {}
         if any(pending.values()) or waits:  # what waits may be overdue
             ages_ms = await self._reads.oldest()
+        if fleet is not self._fleet:
+            return  # the next look tells, by the names of today
+        for (queue, priority), ready in pending.items():
+            TASK_QUEUE_LENGTH.labels(region, queue, priority).set(ready)
         for (queue, priority), age_ms in ages_ms.items():
-            place = (queue_label(self._fleet, queue), PRIORITIES[priority])
+            place = (queue_label(fleet, queue), PRIORITIES[priority])
             oldest_ms[place] = max(age_ms, oldest_ms.get(place, 0))
         for (queue, priority), age_ms in oldest_ms.items():
             OLDEST_TASK_AGE_SECONDS.labels(region, queue, priority).set(age_ms / SECOND_MS)

@@ -8,7 +8,7 @@ from tradewind import codec
 from tradewind.admission.identity import Identity
 from tradewind.errors import StoreError
 from tradewind.fleet import Fleet
-from tradewind.ids import parse, partition_of
+from tradewind.ids import birth_partition, partition_of
 from tradewind.policy.rules import Resolved
 from tradewind.state import State
 from tradewind.task import Draft, LedgerMark, NewTask
@@ -116,10 +116,10 @@ class Job:
         mark = self.identity.mark
         if mark is None or self.homes(region) != (region,):
             return None
-        partition = parse(task_id).partition
-        if mark.business and partition_of(mark.key, self.fleet.partitions) != partition:
-            return None
-        return mark
+        if not mark.business:  # its partition is that of its request_id, as is the task's
+            return mark
+        at_home = partition_of(mark.key, self.fleet.partitions) == birth_partition(task_id)
+        return mark if at_home else None
 
     def reservation(self) -> LedgerMark | None:
         """Return its mark for an entry elsewhere. The window counts from the earliest start."""

@@ -40,9 +40,12 @@ def parse(task_id: str) -> ids.ParsedId:
 class Lookup:
     """Reads tasks wherever they are."""
 
-    def __init__(self, reads: Mapping[str, Reads], partitions: int) -> None:
-        """`reads` by region name."""
+    def __init__(
+        self, reads: Mapping[str, Reads], partitions: int, left: Iterable[str] = ()
+    ) -> None:
+        """`reads` by region name; `left`: regions that the file had once, as this router knows."""
         self._reads, self._partitions = reads, partitions
+        self._left = {ids.region_code(name): name for name in left}
         self._by_code = {ids.region_code(name): name for name in reads}
 
     async def find(self, task_id: str, *, watch: bool = False) -> Record:
@@ -67,6 +70,8 @@ class Lookup:
             targets = {answer.target for answer in answers.values() if isinstance(answer, Pointer)}
             # A region that this router's file does not have, or not any more, did not say no.
             silent |= targets.difference(self._reads, {""})
+            if born.region_code in self._left:
+                silent.add(self._left[born.region_code])
             if silent:
                 raise RegionSilent(sorted(silent))
             if not targets:

@@ -2,34 +2,35 @@
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from router.census import Census
+from router.pace import Kind, Pace
 from tradewind.errors import StoreError, StoreFull
 from tradewind.fleet import Fleet
-from tradewind.policy.decide import Weighed, decide, refusal, weigh
+from tradewind.policy import affinity, filters
+from tradewind.policy.choose import TRIAL, Memory, Option, Wish
+from tradewind.policy.decide import Weighed, compare, decide, live_share, refusal, survey
+from tradewind.policy.defaults import LOOK_MS, LOOK_TASKS, MAX_MEMORY
 from tradewind.policy.rules import Resolved
 from tradewind.task import Draft
 from tradewind.view import Decision, RegionView
 
-_BY_DISTANCE: Final = frozenset({"home", "spill"})  # decisions that a later one looks back at
-_MAX_MEMORY: Final = 1_024  # pairs of origin and fence; far above what a file gives rise to
-# How long the regions as they were seen once may decide: while nothing is heard of any of them, for
-# so many tasks that are alike, each drawn for itself. What these add to a region's load is small
-# beside what other routers send unseen.
-_LOOK_MS: Final = 5.0
-_LOOK_TASKS: Final = 64
+_SPILL: Final = "spill"
+_NOT_A_CHOICE: Final = filters.BY_POLICY | filters.NOBODY_RUNS_IT
+_NOBODY_REFUSED: Final[Mapping[str, StoreError]] = {}
 
 
 class Routes:
-    """Decides regions, and remembers where the last task of each origin went."""
+    """Decides regions, and remembers at which pace tasks moved."""
 
     def __init__(self, fleet: Fleet, census: Census, draw: random.Random) -> None:
-        """`draw` is the chance in spilling over."""
+        """`draw` is the chance in spilling over, for tasks without a request_id."""
         self._fleet, self._census, self._draw = fleet, census, draw
-        self._last: dict[tuple[str, tuple[str, ...]], str] = {}
-        self._weighed: dict[tuple[object, ...], _Look] = {}
+        self._pace = Pace()
+        self._borders: dict[tuple[tuple[str, ...], str], tuple[str, ...]] = {}
+        self._looks: dict[tuple[object, ...], _Look] = {}
         self._news, self._until_ms = -1, 0.0
 
     def decide(
@@ -37,95 +38,158 @@ class Routes:
         draft: Draft,
         resolved: Resolved | None,
         ledger_home: str,
-        refused: Mapping[str, StoreError] | None = None,
+        refused: Mapping[str, StoreError] = _NOBODY_REFUSED,
     ) -> Decision:
-        """Return the decision. Regions in `refused` count as full, or as down.
+        """Return the decision with all that there is to say of it: what `choose` does now.
 
-        Without `resolved`, because the rules exclude each other, it says so. A task without an
-        origin comes from this router's region.
+        Regions in `refused` count as full, or as down. Without `resolved`, because the rules
+        exclude each other, it says so. A task without an origin comes from this router's region.
         """
-        origin = draft.origin_region or self._census.region
-        views = self._census.views(origin)
         if resolved is None:
-            decision = decide(draft, views, self._fleet, draw=0.0, own_region=origin)
+            views = self._census.views(draft.origin_region or self._census.region)
+            decision = decide(draft, views, self._fleet, draw=0.0)
             return replace(decision, ledger_home=ledger_home)
-        if refused:
-            views = [_without(view, refused.get(view.name)) for view in views]
-        hint = self._last.get((origin, resolved.fence))
-        return self._weigh(draft, resolved, views, ledger_home, hint).decision(self._draw.random())
+        weighed, _ = self._look(draft, resolved, ledger_home, refused)
+        return weighed.decision(self._chance(draft, weighed))
 
     def choose(
         self,
         draft: Draft,
         resolved: Resolved,
         ledger_home: str,
-        refused: Mapping[str, StoreError],
+        refused: Mapping[str, StoreError] = _NOBODY_REFUSED,
+        *,
+        explained: bool = False,
     ) -> Decision:
-        """As `decide`, but raises the refusal if there is no region.
+        """Decide, and count the task as sent there. Raises the refusal if there is no region.
 
-        Tasks that are alike share a look at the regions. One with a key does not, which goes to the
-        first region of its order that is not overloaded: there the task before it counts.
+        What is said of each region is left out unless `explained`.
         """
-        origin = draft.origin_region or self._census.region
-        if refused or resolved.affinity is not None:
-            decision = self.decide(draft, resolved, ledger_home, refused)
-        else:
-            decision = self._alike(draft, resolved, origin, ledger_home)
-        if not decision.region:
-            raise refusal(decision, self._fleet)
-        if decision.reason in _BY_DISTANCE:
-            if len(self._last) >= _MAX_MEMORY:
-                self._last.clear()
-            self._last[origin, resolved.fence] = decision.region
-        return decision
-
-    def _alike(self, draft: Draft, resolved: Resolved, origin: str, ledger_home: str) -> Decision:
-        news, now_ms = self._census.news, self._census.now_ms()
-        if news != self._news or now_ms >= self._until_ms:
-            self._weighed.clear()
-            self._news, self._until_ms = news, now_ms + _LOOK_MS
-        hint = self._last.get((origin, resolved.fence))
-        by = (resolved.rule_name, resolved.prefer, resolved.pin, resolved.fence)
-        key = (draft.queue, draft.name, origin, ledger_home, hint, by)
-        look = self._weighed.get(key)
-        if look is None or look.left == 0:
-            views = self._census.views(origin)
-            weighed = self._weigh(draft, resolved, views, ledger_home, hint)
-            look = self._weighed[key] = _Look(weighed, _LOOK_TASKS)
+        weighed, look = self._look(draft, resolved, ledger_home, refused)
+        draw = self._chance(draft, weighed)
+        decision = weighed.bare(draw)
+        region = decision.region
+        if not region:
+            raise refusal(weighed.decision(draw), self._fleet, draw=self._draw.random())
         look.left -= 1
-        return look.weighed.decision(self._draw.random())
+        if resolved.affinity is not None:
+            look.since[region] = look.since.get(region, 0) + 1
+        if decision.reason == _SPILL:
+            self._pace.guest(region, self._census.now_ms())
+        elif decision.reason == TRIAL:
+            self._pace.tried(region, self._census.now_ms())
+            self._looks.clear()
+        return weighed.decision(draw) if explained else decision
 
-    def _weigh(
+    def _chance(self, draft: Draft, weighed: Weighed) -> float:
+        """Draw for a task: by its request_id, so that a repeat and `explain` draw the same."""
+        if not weighed.is_drawn:
+            return 0.0
+        if not draft.request_id:
+            return self._draw.random()
+        return affinity.fraction(draft.request_id.encode(), self._fleet.version)
+
+    def _look(
         self,
         draft: Draft,
         resolved: Resolved,
-        views: Sequence[RegionView],
         ledger_home: str,
-        hint: str | None,
-    ) -> Weighed:
+        refused: Mapping[str, StoreError],
+    ) -> "tuple[Weighed, _Look]":
+        """Weigh the regions as they are, or as they were a moment ago for a task that is alike.
+
+        Tasks with a key share the look, but not what follows: they go to the first region of their
+        order that is not overloaded, and there the task before counts.
+        """
         origin = draft.origin_region or self._census.region
-        weighed = weigh(
-            draft,
-            views,
-            self._fleet,
-            resolved=resolved,
-            home_hint=hint,
-            # Where the entry lives in the caller's own region, being near is what decides.
-            ledger_home="" if ledger_home == origin else ledger_home,
-            own_region=origin,
-        )
-        return weighed.keeping(ledger_home)
+        if refused:
+            look = self._survey(draft, resolved, origin, refused)
+            return self._weigh(look, resolved, origin, ledger_home, is_kept=False), look
+        news, now_ms = self._census.news, self._census.now_ms()
+        if news != self._news or now_ms >= self._until_ms:
+            self._looks.clear()
+            self._news, self._until_ms = news, now_ms + LOOK_MS
+        key = (draft.queue, draft.name, origin, resolved.fence, resolved.pin)
+        look = self._looks.get(key)
+        if look is None or look.left <= 0:
+            look = self._looks[key] = self._survey(draft, resolved, origin, refused)
+        if resolved.affinity is not None:
+            return self._weigh(look, resolved, origin, ledger_home), look
+        by = (ledger_home, resolved.rule_name, resolved.prefer)
+        weighed = look.weighed.get(by)
+        if weighed is None:
+            weighed = look.weighed[by] = self._weigh(look, resolved, origin, ledger_home)
+        return weighed, look
+
+    def _survey(
+        self,
+        draft: Draft,
+        resolved: Resolved,
+        origin: str,
+        refused: Mapping[str, StoreError],
+    ) -> "_Look":
+        now_ms = self._census.now_ms()
+        views = [self._shown(view, refused, now_ms) for view in self._census.views(origin)]
+        fenced = (resolved.fence, resolved.pin)
+        borders = self._borders.get(fenced)
+        if borders is None:
+            if len(self._borders) >= MAX_MEMORY:
+                self._borders.clear()
+            borders = self._borders[fenced] = filters.borders(self._fleet, *fenced)
+        options = survey(draft, views, self._fleet, resolved=resolved, borders=borders)
+        able = [o.name for o in options if _NOT_A_CHOICE.isdisjoint(o.excluded)]
+        return _Look(options, (origin, resolved.fence, *able), now_ms)
+
+    def _shown(
+        self, view: RegionView, refused: Mapping[str, StoreError], now_ms: float
+    ) -> RegionView:
+        error = refused.get(view.name) if refused else None
+        if error is not None:
+            if isinstance(error, StoreFull):
+                return replace(view, full=True)
+            return replace(view, health="DOWN", trial=False)
+        if view.trial and (view.in_flight or not self._pace.may_try(view.name, now_ms)):
+            return replace(view, health="DOWN", trial=False)
+        return view
+
+    def _weigh(
+        self,
+        look: "_Look",
+        resolved: Resolved,
+        origin: str,
+        ledger_home: str,
+        *,
+        is_kept: bool = True,
+    ) -> Weighed:
+        """Weigh at the pace of this router; `is_kept` unless what is seen is one task's alone."""
+        kind: Kind = (*look.kind, *resolved.prefer)
+        memory = look.memories.get(resolved.prefer)
+        if memory is None:
+            live = live_share(look.options) if is_kept else None
+            memory = self._pace.memory(kind, look.options, live, look.at_ms)
+            memory = look.memories[resolved.prefer] = replace(memory, since=look.since)
+        # Where the entry lives in the caller's own region, being near is what decides.
+        near = "" if ledger_home == origin else ledger_home
+        wish = Wish(resolved, self._fleet, near, origin, memory)
+        weighed = compare(look.options, wish, shown_home=ledger_home)
+        if not weighed.choice.home:
+            return weighed
+        shares = self._pace.eased(kind, weighed.choice, weighed.pool, look.at_ms)
+        if is_kept:
+            self._pace.keep(kind, weighed.choice, shares, look.at_ms)
+        return weighed.shared(shares)
 
 
 @dataclass(slots=True)
 class _Look:
-    weighed: Weighed
-    left: int  # tasks
+    """The regions as seen once. It decides so many tasks that are alike: see LOOK_TASKS."""
 
-
-def _without(view: RegionView, error: StoreError | None) -> RegionView:
-    if error is None:
-        return view
-    if isinstance(error, StoreFull):
-        return replace(view, full=True)
-    return replace(view, health="DOWN")
+    options: Sequence[Option]
+    kind: Kind
+    at_ms: float
+    left: int = LOOK_TASKS
+    since: dict[str, int] = field(default_factory=dict[str, int])  # tasks with a key, sent since
+    memories: dict[tuple[str, ...], Memory] = field(default_factory=dict[tuple[str, ...], Memory])
+    weighed: dict[tuple[object, ...], Weighed] = field(
+        default_factory=dict[tuple[object, ...], Weighed]
+    )

@@ -18,6 +18,10 @@ class ServerClock:
         """`host` measures spans, and stands in before any store has answered."""
         self._host, self._stores = host, stores
 
+    def follow(self, stores: Sequence[Vitals]) -> None:
+        """Follow others from now on."""
+        self._stores = stores
+
     def now_ms(self) -> int:
         """Wall time in ms since 1970."""
         told_ms = self.told_ms()

@@ -74,9 +74,16 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
         canceller: Canceller,
     ) -> None:
         """The parts that do the work."""
-        self._fleet, self._submitter, self._canceller = fleet, submitter, canceller
-        self._lookup, self._watches = lookup, watches
+        self._watches = watches
         self._closing = asyncio.Event()
+        self.follow(fleet, submitter, lookup, canceller)
+
+    def follow(
+        self, fleet: Fleet, submitter: Submitter, lookup: Lookup, canceller: Canceller
+    ) -> None:
+        """Have these parts do what comes from now on, in streams that are open, too."""
+        self._fleet, self._submitter = fleet, submitter
+        self._lookup, self._canceller = lookup, canceller
 
     def close(self) -> None:
         """Take no more from open streams, and end watches: clients go to another router."""
@@ -89,10 +96,24 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
         """Store one task."""
         if not request.HasField("spec"):
             raise InvalidTask.field("spec", "is required")
-        (answer,) = await self._submit([request.spec], _caller(context), deadline_of(context))
-        if isinstance(answer, Exception):
-            raise answer
-        return _show(router_pb2.SubmitTaskResponse(), answer)
+        began_s = time.perf_counter()
+        spec, caller = request.spec, _caller(context)
+        queue = spec.queue or wire.DEFAULT_QUEUE
+        answer: Answer = _GONE
+        try:
+            answer = receipt = await self._submitter.submit_one(
+                spec,
+                traceparent=caller.traceparent,
+                deadline=deadline_of(context),
+                is_repeat=caller.is_repeat,
+            )
+        except Exception as error:
+            answer = error
+            raise
+        finally:  # also of one whose caller is gone
+            self._count_as(_outcome(answer), queue, 1)
+            SUBMIT_SECONDS.observe(time.perf_counter() - began_s)
+        return _show(router_pb2.SubmitTaskResponse(), receipt)
 
     async def SubmitTasks(
         self, request: router_pb2.SubmitTasksRequest, context: Context
@@ -190,11 +211,15 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
         if not answers:
             answers = [_GONE] * len(queues)
         outcomes = Counter(zip(map(_outcome, answers), queues, strict=True))
-        for ((region, outcome, rule), queue), number in outcomes.items():
-            _submitted(region, queue_label(self._fleet, queue), outcome).inc(number)
-            if rule:
-                _decided(region, rule).inc(number)
+        for (found, queue), number in outcomes.items():
+            self._count_as(found, queue, number)
         SUBMIT_SECONDS.observe_all([seconds] * len(queues))
+
+    def _count_as(self, found: tuple[str, str, str], queue: str, number: int) -> None:
+        region, outcome, rule = found
+        _submitted(region, queue_label(self._fleet, queue), outcome).inc(number)
+        if rule:
+            _decided(region, rule).inc(number)
 
 
 # One look-up for each set of labels, of which there are few: the library's own takes a lock.

@@ -4,20 +4,23 @@ No loop and no clock in here: each event comes with the router's monotonic time 
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
-from tradewind.fleet import Health
-from tradewind.limits import SECOND_MS, WORKER_GONE_MS
+from router.breaker import Breaker, Standing
+from router.load import Crew, Load
+from tradewind.fleet import Fleet
+from tradewind.limits import MINUTE_MS, SECOND_MS
 from tradewind.task import LiveWorker
 from tradewind.view import RegionView
 
 DECAY_MS: Final = 10 * SECOND_MS  # of RTT and success rate (Linkerd and Envoy, routing.md 2.1)
 UNKNOWN_RTT_MS: Final = 100.0  # before the first measurement (routing.md 2.1)
 HOME_RTT_MS: Final = 1.0  # the same, for the router's own region
-BAD_CALLS: Final = 5  # infrastructure errors in a row that mean down (routing.md 2.7)
 FULL_FOR_MS: Final = 5 * SECOND_MS  # after a refusal for memory
+PRIOR_CALLS: Final = 10.0  # good ones, before any: one bad call makes no rate; own choice
+MAX_SERVED: Final = 4_096  # pairs of queue and handler; above it the longest unseen are forgotten
+MOST_MS: Final = 5 * MINUTE_MS  # the slots of a region when all is well; own choice
 
 
 class PeakRtt:
@@ -39,7 +42,7 @@ class PeakRtt:
 
 
 class SuccessRate:
-    """Share of good calls, older ones counting less; starts as one good call."""
+    """Share of good calls, older ones counting less; starts as PRIOR_CALLS good ones."""
 
     def __init__(self) -> None:
         """Nothing seen yet."""
@@ -56,195 +59,154 @@ class SuccessRate:
     def at(self, now_ms: float) -> float:
         """Return the rate, 0 to 1; it drifts back to 1 while nothing is called."""
         self._decay(now_ms)
-        return (self._good + 1) / (self._good + self._bad + 1)
+        return (self._good + PRIOR_CALLS) / (self._good + self._bad + PRIOR_CALLS)
 
     def _decay(self, now_ms: float) -> None:
         kept = math.exp(-max(0.0, now_ms - self._at_ms) / DECAY_MS)
         self._good, self._bad, self._at_ms = self._good * kept, self._bad * kept, now_ms
 
 
-class Verdict:
-    """Down or up, by this router's own evidence; see `Health` for the thresholds."""
+class Served:
+    """Which queues and handlers live workers run, or ran until a moment ago.
 
-    def __init__(self, rules: Health) -> None:
-        """Unknown until the first probe."""
-        self._rules = rules
-        self._good_probes, self._bad_probes, self._bad_calls = 0, 0, 0
-        self._good_at_ms = -math.inf
-        self.down, self.known = False, False
-
-    def probed(self, now_ms: float, *, ok: bool) -> None:
-        """Count a probe: `down_after` bad ones in a row close, `up_after` good ones open."""
-        if ok:
-            self._good_probes, self._bad_probes, self._good_at_ms = self._good_probes + 1, 0, now_ms
-            self.known = True
-            if self.down and self._good_probes >= self._rules.up_after:
-                self.down, self._bad_calls = False, 0
-        else:
-            self._good_probes, self._bad_probes = 0, self._bad_probes + 1
-            self._close_if(self._bad_probes >= self._rules.down_after)
-
-    def called(self, now_ms: float, *, ok: bool) -> None:
-        """Count a call of our own; `ok` is False for infrastructure errors only."""
-        if ok:
-            self._bad_calls = 0
-            if not self.down:
-                self._good_at_ms, self.known = now_ms, True
-        else:
-            self._bad_calls += 1
-            self._close_if(self._bad_calls >= BAD_CALLS)
-
-    def at(self, now_ms: float) -> Literal["HEALTHY", "DEGRADED", "DOWN", "UNKNOWN"]:
-        """Return the verdict; nothing good for `stale_after` or a bad sign since is DEGRADED."""
-        if self.down:
-            return "DOWN"
-        if not self.known:
-            return "UNKNOWN"
-        stale = now_ms - self._good_at_ms > self._rules.stale_after_ms
-        return "DEGRADED" if stale or self._bad_probes or self._bad_calls else "HEALTHY"
-
-    def _close_if(self, enough: bool) -> None:  # noqa: FBT001 - reads as a sentence
-        if enough and not self.down:
-            self.down, self.known, self._good_probes = True, True, 0
-
-
-class Depth:
-    """Ready tasks of a region: for each partition the newest number that anybody reported."""
+    A rolling deploy may end the last worker of a queue before the next one starts.
+    """
 
     def __init__(self) -> None:
-        """Nothing is known to wait."""
-        self.total = 0
-        self.at_ms = -math.inf  # when any report came in
-        self._known: dict[int, tuple[float, int]] = {}  # partition -> (when, ready)
-        self._stamps: dict[int, int] = {}  # partition -> server time of the last heartbeat's number
+        """Nothing was served yet."""
+        self.now: Mapping[str, frozenset[str]] = {}
+        self._last_ms: dict[tuple[str, str], float] = {}  # queue, handler
 
-    def note(self, now_ms: float, depths: Mapping[int, int]) -> None:
-        """Take the load report of an enqueue."""
-        self.at_ms = now_ms
-        for partition, ready in depths.items():
-            self._set(partition, now_ms, ready)
-
-    def note_heartbeats(self, now_ms: float, workers: Sequence[LiveWorker]) -> None:
-        """Take what workers saw. A number is news if its server time is, as old as its heartbeat.
-
-        A worker saw it after its heartbeat before, so the age is right to one heartbeat.
-        """
-        self.at_ms = now_ms
-        newest: dict[int, tuple[int, int, int]] = {}
-        for worker in workers:
-            for partition, (ready, stamp) in worker.heartbeat.depths.items():
-                newest[partition] = max(
-                    newest.get(partition, (0, 0, 0)), (stamp, -worker.age_ms, ready)
-                )
-        for partition, (stamp, minus_age_ms, ready) in newest.items():
-            if self._stamps.get(partition) != stamp:
-                self._stamps[partition] = stamp
-                self._set(partition, now_ms + minus_age_ms, ready)
-
-    def _set(self, partition: int, at_ms: float, ready: int) -> None:
-        known_at_ms, known = self._known.get(partition, (-math.inf, 0))
-        if at_ms >= known_at_ms:
-            self._known[partition] = (at_ms, ready)
-            self.total += ready - known
+    def note(self, now_ms: float, served: Mapping[str, frozenset[str]], kept_for_ms: float) -> None:
+        """Take what is served now. What is not any more counts for `kept_for_ms` longer."""
+        last_ms = {
+            pair: at_ms for pair, at_ms in self._last_ms.items() if now_ms - at_ms < kept_for_ms
+        }
+        last_ms |= {(queue, name): now_ms for queue, names in served.items() for name in names}
+        self._last_ms = dict(list(last_ms.items())[-MAX_SERVED:])
+        found: dict[str, set[str]] = {}
+        for queue, name in self._last_ms:
+            found.setdefault(queue, set()).add(name)
+        self.now = {queue: frozenset(names) for queue, names in found.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Crew:
-    """The live workers of a region, added up."""
+class Most:
+    """The most of some number in the last MOST_MS at least, and in twice that at most."""
 
-    workers: tuple[LiveWorker, ...] = ()
-    slots: int = 0
-    free_slots: int = 0
-    rate: float = 0.0
-    service_s: float = 0.0
-    served: Mapping[str, frozenset[str]] | None = None
+    def __init__(self) -> None:
+        """Nothing was counted yet."""
+        self._half, self._before, self._now = 0, 0, 0
 
-
-def muster(workers: Sequence[LiveWorker]) -> Crew:
-    """Add up the workers that gave a sign of life in the last WORKER_GONE_MS."""
-    live = tuple(w for w in workers if w.age_ms < WORKER_GONE_MS)
-    beats = [w.heartbeat for w in live]
-    timed = [(beat.service_s, beat.slots) for beat in beats if beat.service_s > 0]
-    served: dict[str, frozenset[str]] = {}
-    for beat in beats:
-        for queue in beat.queues:
-            served[queue] = served.get(queue, frozenset()) | frozenset(beat.handlers)
-    return Crew(
-        workers=live,
-        slots=sum(beat.slots for beat in beats),
-        free_slots=sum(max(0, beat.slots - beat.busy) for beat in beats),
-        rate=sum(beat.rate for beat in beats),
-        service_s=sum(s * n for s, n in timed) / max(1, sum(n for _, n in timed)),
-        served=served,
-    )
+    def add(self, now_ms: float, count: int) -> int:
+        """Take a number; returns the most."""
+        half = int(now_ms / MOST_MS)
+        if half != self._half:
+            self._before = self._now if half == self._half + 1 else 0
+            self._half, self._now = half, 0
+        self._now = max(self._now, count)
+        return max(self._now, self._before)
 
 
 class Signs:
     """All that one router has seen of one region."""
 
-    def __init__(self, name: str, rules: Health, *, prior_rtt_ms: float, now_ms: float) -> None:
-        """`now_ms` is when this router began to look."""
+    def __init__(
+        self,
+        name: str,
+        fleet: Fleet,
+        *,
+        prior_rtt_ms: float,
+        now_ms: float,
+        draw: Callable[[], float],
+    ) -> None:
+        """`now_ms` is when this router began to look; `draw` the chance in how long it stays out.
+
+        `draw` returns numbers in [0, 1).
+        """
         self.name = name
         self.rtt = PeakRtt(prior_rtt_ms)
-        self.verdict = Verdict(rules)
-        self.crew = Crew()
+        self.breaker = Breaker(fleet.health, draw)
+        self._fleet = fleet
         self._ok = SuccessRate()
-        self._depth = Depth()
+        self._load = Load(fleet.partitions, now_ms)
         self._in_flight = 0
-        self._served_at_ms = now_ms
+        self._served, self._served_at_ms = Served(), now_ms
+        self._most, self._live_share = Most(), 1.0
         self._full_until_ms = -math.inf
+
+    @property
+    def crew(self) -> Crew:
+        """The live workers, as last read."""
+        return self._load.crew
+
+    def follow(self, fleet: Fleet) -> None:
+        """Judge by other thresholds from now on; what was seen stays."""
+        self._fleet = fleet
+        self.breaker.follow(fleet.health)
 
     def probed(self, now_ms: float, rtt_ms: float | None) -> None:
         """Take a probe's round trip, or None for a probe that failed."""
-        self.verdict.probed(now_ms, ok=rtt_ms is not None)
+        self.breaker.probed(now_ms, ok=rtt_ms is not None)
         self._ok.add(now_ms, ok=rtt_ms is not None)
         if rtt_ms is not None:
             self.rtt.add(now_ms, rtt_ms)
 
-    def called(self, now_ms: float, *, ok: bool) -> None:
+    def called(self, now_ms: float, *, ok: bool, is_task: bool = False) -> None:
         """Take the outcome of a call; `ok` is False for infrastructure errors only."""
-        self.verdict.called(now_ms, ok=ok)
+        self.breaker.called(now_ms, ok=ok, is_task=is_task)
         self._ok.add(now_ms, ok=ok)
 
     def mustered(self, now_ms: float, workers: Sequence[LiveWorker]) -> None:
         """Take the heartbeats of the region."""
-        self.crew = muster(workers)
-        self._depth.note_heartbeats(now_ms, self.crew.workers)
-        if self.crew.workers:
+        self._load.mustered(now_ms, self.rtt.ms, workers)
+        crew = self.crew
+        self._served.note(now_ms, crew.served, self._fleet.failover.unserved_after_ms)
+        self._live_share = crew.slots / max(1, self._most.add(now_ms, crew.slots))
+        if crew.workers:
             self._served_at_ms = now_ms
 
     def sent(self, tasks: int) -> None:
         """Count tasks as on their way."""
         self._in_flight += tasks
 
-    def answered(self, now_ms: float, tasks: int, depths: Mapping[int, int]) -> None:
-        """Count them as arrived, or lost, and take the load report that came back."""
+    def answered(self, now_ms: float, tasks: int, ready: Mapping[int, int]) -> None:
+        """Count them as arrived beside `ready` ones by partition; without a report, as lost."""
         self._in_flight -= tasks
-        if depths:
-            self._depth.note(now_ms, depths)
+        if ready:
+            self._load.answered(now_ms, self.rtt.ms, tasks, ready)
 
     def filled(self, now_ms: float) -> None:
         """Take a refusal for memory."""
         self._full_until_ms = now_ms + FULL_FOR_MS
 
-    def view(self, now_ms: float, *, rtt_ms: float | None = None) -> RegionView:
-        """Return the region as it looks now; `rtt_ms` replaces the measured round trip."""
-        crew = self.crew
+    def view(
+        self, now_ms: float, *, rtt_ms: float | None = None, stays: bool = False
+    ) -> RegionView:
+        """Return the region as it looks now; `rtt_ms` replaces the measured round trip.
+
+        With `stays` it is not out by soft evidence: see router.ejection.
+        """
+        crew, standing = self._load.crew, self.breaker.at(now_ms)
+        if stays and standing.is_soft:
+            standing = Standing("DEGRADED")
         idle_ms = 0.0 if crew.workers else now_ms - self._served_at_ms
-        age_ms = now_ms - self._depth.at_ms
+        load = self._load.at(now_ms)
         return RegionView(
             name=self.name,
             rtt_ms=self.rtt.ms if rtt_ms is None else rtt_ms,
             ok=self._ok.at(now_ms),
-            health=self.verdict.at(now_ms),
-            depth=max(0, self._depth.total),
+            health=standing.health,
+            depth=round(load.depth),
             in_flight=self._in_flight,
             slots=crew.slots,
-            free_slots=crew.free_slots,
+            free_slots=round(load.free_slots),
             rate=crew.rate,
             service_s=crew.service_s,
-            age_s=age_ms / SECOND_MS if math.isfinite(age_ms) else 0.0,
+            age_s=load.age_ms / SECOND_MS,
             full=now_ms < self._full_until_ms,
-            served=crew.served or {},
+            served=self._served.now,
             unserved_for_s=idle_ms / SECOND_MS,
+            ramp=standing.ramp,
+            trial=standing.trial,
+            live_share=self._live_share,
         )

@@ -146,6 +146,21 @@ class Submitter:
                 future.cancel()
         return [answers[place] for place in range(len(specs))]
 
+    async def submit_one(
+        self, spec: TaskSpec, *, traceparent: str, deadline: Deadline, is_repeat: bool = True
+    ) -> Receipt:
+        """As `submit` of one task, at half the cost: raises its error. Uses `spec` up."""
+        job = self._job(spec, traceparent, deadline, self._clock.now_ms())
+        job.is_repeat = is_repeat
+        begun = None if job.asks_first else self._begin(job)
+        if begun is not None and begun.task is not None:
+            # Whoever is gone cancels it, and so takes back what has not been flushed.
+            (outcome,) = await self._storing.send(begun.region, (begun.task,), deadline)
+            if isinstance(outcome, Stored):
+                return _receipt(begun, outcome)
+            begun.first = outcome
+        return await self._alone(job, begun)
+
     def _gather(
         self,
         groups: dict[str, _Group],

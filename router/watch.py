@@ -12,6 +12,7 @@ from typing import Final
 
 from router.failures import report
 from router.lookup import Lookup
+from router.regional import Regional
 from router.topic import Topic
 from tradewind.errors import NoRegionReachable, StoreError
 from tradewind.ports import Reads
@@ -29,12 +30,22 @@ class Watches:
 
     def __init__(self, reads: Mapping[str, Reads], lookup: Lookup) -> None:
         """`reads` by region name."""
-        self._reads, self._lookup = reads, lookup
         self._topics: dict[str, Topic] = {}  # by task id
         self._readings: dict[str, asyncio.Task[None]] = {}
         self._turns = asyncio.Semaphore(_SIDE_BY_SIDE)
         self._wanted = asyncio.Event()
         self._closed = False
+        self._listening = Regional(self._listen)
+        self._reads: dict[str, Reads] = {}
+        self.stand_on(reads, lookup)
+
+    def stand_on(self, reads: Mapping[str, Reads], lookup: Lookup) -> None:
+        """Go on with these regions. What is watched in one that has left is looked for again."""
+        left = self._reads.keys() - reads.keys()
+        self._reads, self._lookup = dict(reads), lookup
+        self._listening.follow(self._reads)
+        for region in left:
+            self._missed(region)
 
     def close(self) -> None:
         """End every watch with an error that asks to watch again."""
@@ -47,8 +58,7 @@ class Watches:
         await self._wanted.wait()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._reread())
-            for reads in self._reads.values():
-                group.create_task(self._listen(reads))
+            group.create_task(self._listening.run())
 
     async def follow(self, task_id: str) -> AsyncIterator[Record]:
         """Yield the task at once, then after changes, until it is settled.
@@ -115,8 +125,9 @@ class Watches:
                 await asyncio.sleep(_REREAD_EVERY_S)
             await asyncio.sleep(max(0, began_s + REREAD_S - loop.time()))
 
-    async def _listen(self, reads: Reads) -> None:
-        gaps = _Gaps(lambda: self._missed(reads.region))
+    async def _listen(self, region: str) -> None:
+        reads = self._reads[region]
+        gaps = _Gaps(lambda: self._missed(region))
         while True:
             try:
                 async for task_id in reads.changes():

@@ -1,15 +1,12 @@
 """One router: the product's census and routes, fed by events of the simulation."""
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 
 from bench.sim.engine import SimulatedClock
 from router.census import Census
 from router.route import Routes
-from tradewind.errors import StoreUnavailable
 from tradewind.fleet import Fleet
-from tradewind.task import LiveWorker
 from tradewind.view import RegionView
 
 
@@ -19,25 +16,10 @@ class Lookout(Census):
     `drained` is what no part of the product tells a census yet.
     """
 
-    news: int
-
     def __init__(self, fleet: Fleet, region: str, clock: SimulatedClock) -> None:
         """`region` is the router's own."""
         super().__init__(fleet, region, {}, clock)
         self.drained: set[str] = set()
-
-    def probed(self, region: str, rtt_ms: float | None) -> None:
-        """Take the end of a probe; None for one that failed."""
-        self.news += 1
-        self._signs[region].probed(self._clock.monotonic_ms(), rtt_ms)
-
-    def mustered(self, region: str, workers: Sequence[LiveWorker] | None) -> None:
-        """Take the heartbeats of a region; None if it did not answer."""
-        if workers is None:
-            self.note(region, StoreUnavailable(region, "no answer", sent=True))
-            return
-        self._signs[region].mustered(self._clock.monotonic_ms(), workers)
-        self.note(region, None)
 
     def views(self, origin: str | None = None) -> list[RegionView]:
         """Return what the census sees, with operators' words."""

@@ -33,7 +33,8 @@ class Product:
     def decide(self, node: Node, task: Task) -> Decision:
         """Decide, and remember as a router does."""
         origin = task.origin
-        return node.routes.choose(origin.draft, origin.resolved, "", task.refused)
+        routes = node.routes
+        return routes.choose(origin.draft, origin.resolved, "", task.refused, explained=True)
 
 
 @dataclass(frozen=True, slots=True)

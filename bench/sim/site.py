@@ -43,7 +43,6 @@ class Site:
         self.drained_at_s = 0.0  # since when, if it is
         self.queue: deque[Task] = deque()
         self._engine, self._clock, self._on_start = engine, SimulatedClock(engine), on_start
-        self._reports_late = "depth" in settings.what_ifs  # what if idle workers took theirs first
         self._lease_s = fleet.default_queue.lease_ms / 1000
         self._ready = [0] * settings.partitions
         self._held: list[tuple[Task, _Worker, int]] = []  # ended while the store was away
@@ -93,17 +92,17 @@ class Site:
         self._feed()
 
     def store(self, task: Task) -> int:
-        """Take a task; returns what the enqueue script reports of its partition, the task included.
+        """Take a task; returns what the enqueue script reports: what was ready in its partition.
 
         The same task a second time changes nothing.
         """
+        ready = self._ready[task.partition]
         if not task.stored_in:
             task.stored_in = self.name
             self._ready[task.partition] += 1
             self.queue.append(task)
-        depth = self._ready[task.partition]
         self._feed()
-        return self._ready[task.partition] if self._reports_late else depth
+        return ready
 
     def heartbeats(self) -> list[LiveWorker]:
         """Return what a router reads."""

@@ -16,7 +16,6 @@ from tradewind.view import RegionView
 
 NAMES: Mapping[str, str] = {
     "routers": "each router knows how many others there are",
-    "depth": "an enqueue reports its partition after idle workers have taken what they can",
     "own": "depth, free slots and age are those of the heartbeats; own tasks since then are added",
     "whole": "as own, and every enqueue reports the whole region: ready tasks and free slots",
     "truth": "every view is exact and fresh, with what is on its way from all routers",
@@ -48,7 +47,7 @@ class Corrected(Lookout):
         super().sent(region, tasks)
         self._sent_ms[region].extend([self._clock.monotonic_ms()] * tasks)
 
-    def mustered(self, region: str, workers: Sequence[LiveWorker] | None) -> None:
+    def mustered(self, region: str, workers: Sequence[LiveWorker]) -> None:
         """Forget what the heartbeats include: what arrived before the oldest of them."""
         super().mustered(region, workers)
         if not workers:
@@ -77,9 +76,9 @@ class Corrected(Lookout):
         if not self._what_ifs.isdisjoint({"own", "whole"}):
             age_s = (self._clock.monotonic_ms() - self._beats_ms[view.name]) / 1000
             own = len(self._sent_ms[view.name])
-            free = self._free.get(view.name, view.free_slots)
-            depth = self._depths[view.name]
-            view = replace(view, depth=depth, free_slots=free, in_flight=own, age_s=age_s)
+            free = self._free.get(view.name, self._signs[view.name].crew.free_slots)
+            depth = max(0, round(self._depths[view.name] + own - view.rate * age_s))
+            view = replace(view, depth=depth, free_slots=free, in_flight=0, age_s=age_s)
         if "routers" in self._what_ifs:
             view = replace(view, routers=self._routers)
         if "truth" in self._what_ifs and view.name in self.sites:

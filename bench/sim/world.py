@@ -19,8 +19,10 @@ from bench.sim.tally import BUCKET_S, Tally
 from bench.sim.whatif import Corrected
 from tradewind.client.repeats import ATTEMPT_S, pause_s
 from tradewind.errors import StoreUnavailable, TradewindError
+from tradewind.policy.choose import TRIAL
 from tradewind.policy.filters import OUTSIDE_FENCE
 from tradewind.statuses import retry_after_ms
+from tradewind.task import LiveWorker
 
 SETTLE_S = 2.0  # within it routers have heard of a drain (design section 5)
 _UNDER_WAY_S = 0.5  # a task that was sent just before may still arrive
@@ -125,7 +127,7 @@ class World:
         except TradewindError as error:
             self._later(task, retry_after_ms(error) / 1000)
             return
-        if not task.refused:
+        if not task.refused and decision.reason != TRIAL:
             now_s, sees = self.engine.now_s, self.tally.sees
             for each in decision.candidates:
                 if each.eligible:
@@ -157,19 +159,19 @@ class World:
             self.engine.after(back_s, self._in_doubt, *call)
             return
         is_new = not task.stored_in
-        depth = site.store(task)
+        ready = site.store(task)
         if is_new:
             self._count_stored(task, site)
         if is_lost:
             self.engine.after(back_s, self._in_doubt, *call)
         else:
-            self.engine.after(back_s, self._stored, node, task, site, depth)
+            self.engine.after(back_s, self._stored, node, task, site, ready)
             if "whole" in self.settings.what_ifs and isinstance(node.census, Corrected):
                 load = (self.engine.now_s * 1000, len(site.queue), site.free_slots)
                 self.engine.after(back_s, node.census.told, site.name, *load)
 
-    def _stored(self, node: Node, task: Task, site: Site, depth: int) -> None:
-        node.census.answered(site.name, 1, {task.partition: depth}, None)
+    def _stored(self, node: Node, task: Task, site: Site, ready: int) -> None:
+        node.census.answered(site.name, 1, {task.partition: ready}, None)
         self._succeed(task)
 
     def _refused(self, node: Node, task: Task, site: Site, limit_s: float, _wait_s: float) -> None:
@@ -256,8 +258,11 @@ class World:
         workers = None if is_away else site.heartbeats()
         self.engine.after(back_s, self._mustered, node, site, workers)
 
-    def _mustered(self, node: Node, site: Site, workers: Sequence[object] | None) -> None:
-        node.census.mustered(site.name, workers)  # pyright: ignore[reportArgumentType]
+    def _mustered(self, node: Node, site: Site, workers: Sequence[LiveWorker] | None) -> None:
+        if workers is None:
+            node.census.note(site.name, StoreUnavailable(site.name, "no answer", sent=True))
+        else:
+            node.census.mustered(site.name, workers)
         self.engine.after(self.settings.report_s, self._muster, node, site)
 
     # --- the network

@@ -1,36 +1,49 @@
 """The steps of a choice among regions that may take a task, in the order `decide` gives. Pure."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Final, NamedTuple
 
 from tradewind.fleet import Fleet, Region, Steering
-from tradewind.policy import affinity, filters, scores
+from tradewind.policy import affinity, defaults, filters
 from tradewind.policy.rules import Keyed, Resolved
 from tradewind.view import RegionView
 
-BOUNDED_LOAD = 1.25  # times the average: where an affinity key walks on (Envoy: 1.2 to 2)
-MIN_TEMPERATURE_S = 0.1  # routing.md 2.5
-TEMPERATURE_PER_AGE = 0.3  # routing.md 2.5
-RETURN_SHARE = 0.5  # of the band: two thresholds make a dead band (routing.md 2.5)
-EQUALLY_NEAR_MS = 5.0  # below it, round trips differ by noise: one host, one metro area
+FAILOVER: Final = "failover"  # a region of weight 0, which failover.order names for home
+TRIAL: Final = "trial"  # a half-open region: the task shows whether it is well
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One region with all that is asked about it more than once."""
 
+    name: str
     region: Region
     view: RegionView
+    ahead: float  # tasks, see `scores.ahead`
     wait_s: float
     score_s: float
     excluded: tuple[str, ...]  # every reason, most fundamental first
 
-    @property
-    def name(self) -> str:
-        """Name of the region."""
-        return self.region.name
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a router remembers when it decides about tasks that have the same regions to choose of.
+
+    Without any, a decision depends on nothing but the task, the regions and chance.
+    """
+
+    home: str | None = None  # the latest: of equally near regions it stays home
+    # Homes whose tasks leave, and within what part of the band of the best they return.
+    bands: Mapping[str, float] = field(default_factory=dict[str, float])
+    settled: Collection[str] = ()  # homes to which tasks have returned only a dwell ago
+    filled: Collection[str] = ()  # regions that this router has sent their share of guests
+    panics: bool | None = None  # whether it is panic; None: as the views say
+    since: Mapping[str, int] = field(default_factory=dict[str, int])  # tasks sent since the views
+
+
+NO_MEMORY: Final = Memory()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +52,22 @@ class Wish:
 
     resolved: Resolved
     fleet: Fleet
-    home_hint: str | None
     ledger_home: str
     origin: str
+    memory: Memory = NO_MEMORY
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Each region's chance at the step that decides, and what taking it is called."""
+class Choice(NamedTuple):
+    """Each region's chance at the step that decides, and what taking it is called.
+
+    `home` is empty if distance had no part in it; else `leaves` says whether tasks spill from it.
+    """
 
     shares: dict[str, float]
     reasons: dict[str, str]
     best: str
+    home: str = ""
+    leaves: bool = False
 
     def drawn(self, draw: float) -> str:
         """Return the region that `draw`, in [0, 1), falls on; "" if there is none."""
@@ -61,7 +78,7 @@ class Choice:
         return self.best
 
 
-def only_affine(options: list[Option], resolved: Resolved) -> list[Option]:
+def only_affine(options: Sequence[Option], resolved: Resolved) -> Sequence[Option]:
     """Exclude all but the key's home, if the affinity is required. A pin is stronger."""
     keyed = resolved.affinity
     if keyed is None or keyed.mode != "required" or resolved.pin:
@@ -72,59 +89,146 @@ def only_affine(options: list[Option], resolved: Resolved) -> list[Option]:
     return [
         option
         if option.name in home or filters.BY_POLICY.intersection(option.excluded)
-        else replace(option, excluded=(filters.NOT_AFFINITY, *option.excluded))
+        else option._replace(excluded=(filters.NOT_AFFINITY, *option.excluded))
         for option in options
     ]
 
 
-def choose(pool: Sequence[Option], wish: Wish) -> Choice:
+def only_welcome(options: Sequence[Option], wish: Wish) -> Sequence[Option]:
+    """Exclude regions that have their share of this router's guests, while home takes its tasks.
+
+    Where home is out, recovers, or would keep a task waiting much longer, they are welcome: the
+    limit protects the tasks that live there, and is no reason to refuse others.
+    """
+    resolved, filled = wish.resolved, wish.memory.filled
+    if not filled or resolved.pin or resolved.prefer or resolved.affinity:
+        return options
+    pool = [option for option in options if not option.excluded]
+    home = _home(pool, wish) if pool else None
+    if home is None or home.view.ramp < 1:
+        return options
+    if home.wait_s > min(o.wait_s for o in pool) + defaults.SPILL_PATIENCE_S:
+        return options
+    return [
+        option._replace(excluded=(filters.GUESTS,))
+        if not option.excluded and option is not home and option.name in filled
+        else option
+        for option in options
+    ]
+
+
+def choose(pool: Sequence[Option], wish: Wish, *, panics: bool = False) -> Choice:
     """Weigh the regions of `pool`; region "" if it is empty."""
     if not pool:
         return Choice({}, {"": "no region can take the task"}, "")
-    prefer = wish.resolved.prefer
-    preferred = [option for option in pool if option.name in prefer]
-    preferred.sort(key=lambda option: prefer.index(option.name))
-    pool = preferred or pool
+    resolved = wish.resolved
+    preferred: list[Option] = []
+    if prefer := resolved.prefer:
+        preferred = [option for option in pool if option.name in prefer]
+        preferred.sort(key=lambda option: prefer.index(option.name))
+        pool = preferred or pool
     return (
-        _named(pool, wish.resolved)
-        or _in_rule_order(preferred, wish)
+        _named(pool, wish)
+        or (_by_slots(pool) if panics else None)
+        or (_in_rule_order(preferred, wish) if preferred else None)
         or _near(pool, wish)
-        or _softmin(pool, _home(pool, wish))
     )
 
 
-def _named(pool: Sequence[Option], resolved: Resolved) -> Choice | None:
-    """Go where the pin or the key says; for both `required` ones a single region is left."""
-    if resolved.pin:
-        return _certain(pool[0], "pin")
+def standby(options: Sequence[Option], wish: Wish) -> Choice | None:
+    """Take the first region of weight 0 in order that failover.order names for the task's home.
+
+    Home is the nearest permitted region that takes tasks as a rule, whatever its state now.
+    """
+    orders = wish.fleet.failover.order
+    resolved = wish.resolved
+    if not orders or resolved.pin:
+        return None
+    usual = [o for o in options if not filters.BY_POLICY.intersection(o.excluded)]
+    if not usual or any(filters.NOT_AFFINITY in option.excluded for option in usual):
+        return None
+    waiting = {o.name: o for o in options if o.excluded == (filters.WEIGHT_ZERO,)}
+    named = (waiting.get(name) for name in orders.get(_home(usual, wish).name, ()))
+    first = next((option for option in named if option is not None), None)
+    return certain(first, FAILOVER) if first else None
+
+
+def on_trial(options: Sequence[Option], resolved: Resolved) -> Choice | None:
+    """Take a half-open region that may have a task now: without one it could not come back.
+
+    A task that prefers its key's region has others, and goes to one of these; a rule's preference
+    holds.
+    """
     keyed = resolved.affinity
+    if keyed is not None and keyed.mode == "preferred" and not resolved.pin:
+        return None
+    for option in options:
+        if option.excluded == (filters.HALF_OPEN,) and (
+            not resolved.prefer or option.name in resolved.prefer
+        ):
+            return certain(option, TRIAL)
+    return None
+
+
+def certain(option: Option, reason: str) -> Choice:
+    """Take `option`, whatever the chance."""
+    return Choice({option.name: 1.0}, {option.name: reason}, option.name)
+
+
+def _named(pool: Sequence[Option], wish: Wish) -> Choice | None:
+    """Go where the pin or the key says; for both `required` ones a single region is left."""
+    if wish.resolved.pin:
+        return certain(pool[0], "pin")
+    keyed = wish.resolved.affinity
     if keyed is None:
         return None
-    return _certain(pool[0] if keyed.mode == "required" else _walk(keyed, pool), "affinity")
+    if keyed.mode == "required":
+        return certain(pool[0], "affinity")
+    return certain(_walk(keyed, pool, wish.memory.since), "affinity")
 
 
-def _in_rule_order(preferred: Sequence[Option], wish: Wish) -> Choice | None:
-    """Take the rule's first, whatever its distance, unless tasks wait longer there than needed."""
-    if not preferred:
+def _by_slots(pool: Sequence[Option]) -> Choice | None:
+    """Share by the slots last known of each: in panic nothing else is trusted."""
+    total = sum(option.view.slots for option in pool)
+    if not total:
         return None
+    shares = {option.name: option.view.slots / total for option in pool}
+    best = max(shares, key=lambda name: (shares[name], name))
+    return Choice(shares, dict.fromkeys(shares, "spill"), best)
+
+
+def _in_rule_order(preferred: Sequence[Option], wish: Wish) -> Choice:
+    """Take the rule's first, whatever its distance, unless tasks wait longer there than needed."""
     first = preferred[0]
     shortest_s = min(option.wait_s for option in preferred)
     if first.wait_s <= shortest_s + _band_s(wish.fleet.steering, shortest_s):
-        return _certain(first, "prefer")
-    return _softmin(preferred, first)
+        return _as_it_recovers(first, preferred, "prefer")
+    return _softmin(preferred, first.name)
 
 
-def _near(pool: Sequence[Option], wish: Wish) -> Choice | None:
-    """Stay with the ledger entry, or at home, while their score is within the band."""
-    best_s = min(option.score_s for option in pool)
+def _near(pool: Sequence[Option], wish: Wish) -> Choice:
+    """Stay with the ledger entry, or at home, while their score is within the band; else share."""
+    best_s = min([option.score_s for option in pool])
     band_s = _band_s(wish.fleet.steering, best_s)
-    for option in pool:
-        if option.name == wish.ledger_home and option.score_s <= best_s + band_s:
-            return _certain(option, "ledger")
+    if wish.ledger_home:
+        for option in pool:
+            if option.name == wish.ledger_home and option.view.ramp >= 1:
+                if option.score_s <= best_s + band_s:
+                    return certain(option, "ledger")
+                break
     home = _home(pool, wish)
-    if wish.home_hint not in (None, home.name):
-        band_s *= RETURN_SHARE
-    return _certain(home, "home") if home.score_s <= best_s + band_s else None
+    band_s *= wish.memory.bands.get(home.name, 1.0)
+    # A ramp is no reason to leave: it says how many of the tasks stay.
+    as_usual_s = home.score_s * max(defaults.MIN_RAMP, min(1.0, home.view.ramp))
+    stays = home.name in wish.memory.settled and not is_urgent(home, pool)
+    if stays or as_usual_s <= best_s + band_s:
+        return _as_it_recovers(home, pool, "home")._replace(home=home.name)
+    return _softmin(pool, home.name)._replace(home=home.name, leaves=True)
+
+
+def is_urgent(home: Option, pool: Sequence[Option]) -> bool:
+    """Whether tasks wait at home so much longer than elsewhere that no caution is worth it."""
+    return home.wait_s > min([o.wait_s for o in pool]) + defaults.SLEW_PATIENCE_S
 
 
 def _band_s(steering: Steering, of_s: float) -> float:
@@ -132,56 +236,84 @@ def _band_s(steering: Steering, of_s: float) -> float:
 
 
 def _home(pool: Sequence[Option], wish: Wish) -> Option:
-    """Find the nearest; of equally near ones the origin, else where the last task went.
+    """Find the nearest; of equally near ones the origin, else the home of the task before.
 
     So noise moves nothing, also where all regions are on one machine.
     """
-    nearest = min(pool, key=lambda option: (option.view.rtt_ms, option.name))
-    limit_ms = nearest.view.rtt_ms + EQUALLY_NEAR_MS
-    near = {option.name: option for option in pool if option.view.rtt_ms <= limit_ms}
-    return near.get(wish.origin) or near.get(wish.home_hint or "") or nearest
+    nearest = min(pool, key=_distance)
+    limit_ms = nearest.view.rtt_ms + defaults.EQUALLY_NEAR_MS
+    kept = None
+    for option in pool:
+        if option.view.rtt_ms <= limit_ms:
+            if option.name == wish.origin:
+                return option
+            if option.name == wish.memory.home:
+                kept = option
+    return kept or nearest
 
 
-def _certain(option: Option, reason: str) -> Choice:
-    return Choice({option.name: 1.0}, {option.name: reason}, option.name)
+def _distance(option: Option) -> tuple[float, str]:
+    return option.view.rtt_ms, option.name
+
+
+def _as_it_recovers(first: Option, pool: Sequence[Option], reason: str) -> Choice:
+    """Take `first`; while it recovers only with its ramp's share, and the others by their scores.
+
+    So its tasks return one by one, though it is the best of all from the first moment.
+    """
+    ramp = max(defaults.MIN_RAMP, first.view.ramp)
+    if ramp >= 1 or len(pool) == 1:
+        return certain(first, reason)
+    others = _softmin([option for option in pool if option is not first], first.name)
+    shares = {
+        option.name: ramp if option is first else (1 - ramp) * others.shares[option.name]
+        for option in pool
+    }
+    return Choice(shares, {**others.reasons, first.name: reason}, others.best)
 
 
 def _order(keyed: Keyed, options: Sequence[Option]) -> tuple[str, ...]:
     # A pin lets weight 0 in, but then nothing is ordered.
-    return affinity.rank(keyed.key, [(o.name, float(o.region.weight)) for o in options])
+    return affinity.rank(keyed.key, [(o.name, o.region.weight) for o in options])
 
 
-def _walk(keyed: Keyed, pool: Sequence[Option]) -> Option:
+def _walk(keyed: Keyed, pool: Sequence[Option], since: Mapping[str, int]) -> Option:
     """Find the first in the key's order that starts the task at once, or is not overloaded.
 
     Overloaded: over BOUNDED_LOAD times its share by weight of all tasks there, rounded up
-    (Mirrokni, Thorup, Zadimoghaddam 2018, where the bound is a ceiling too).
+    (Mirrokni, Thorup, Zadimoghaddam 2018, where the bound is a ceiling too). To a region that
+    recovers its keys return one by one, each at its own point of the ramp.
     """
     by_name = {option.name: option for option in pool}
-    loads = {option.name: _load(option.view) for option in pool}
-    per_weight = (sum(loads.values()) + 1) / sum(option.region.weight for option in pool)
+    loads = {o.name: o.ahead - 1 + o.view.slots + since.get(o.name, 0) for o in pool}
+    per_weight = (sum(loads.values()) + 1) / sum([o.region.weight for o in pool])
     order = _order(keyed, pool)
     for name in order:
         option = by_name[name]
-        bound = math.ceil(BOUNDED_LOAD * per_weight * option.region.weight)
-        if option.wait_s == 0 or loads[name] + 1 <= bound:
+        ramp = option.view.ramp
+        if ramp < 1 and affinity.fraction(keyed.key, name) >= max(defaults.MIN_RAMP, ramp):
+            continue
+        bound = math.ceil(defaults.BOUNDED_LOAD * per_weight * option.region.weight)
+        if option.ahead + since.get(name, 0) <= 0 or loads[name] + 1 <= bound:
             return option
     return by_name[order[0]]
 
 
-def _load(view: RegionView) -> float:
-    return scores.queue_length(view) + view.slots - view.free_slots
-
-
-def _softmin(pool: Sequence[Option], home: Option) -> Choice:
-    best = min(pool, key=lambda option: (option.score_s, option.name))
+def _softmin(pool: Sequence[Option], home: str) -> Choice:
+    best = min(pool, key=_score)
     # The age of the best one's report: that is the number which every router runs after.
-    temperature_s = max(MIN_TEMPERATURE_S, TEMPERATURE_PER_AGE * best.view.age_s)
+    temperature_s = max(defaults.MIN_TEMPERATURE_S, defaults.TEMPERATURE_PER_AGE * best.view.age_s)
     parts = [
-        option.region.weight * math.exp((best.score_s - option.score_s) / temperature_s)
+        option.region.weight
+        * max(defaults.MIN_RAMP, min(1.0, option.view.ramp))
+        * math.exp((best.score_s - option.score_s) / temperature_s)
         for option in pool
     ]
     total = math.fsum(parts)
     shares = {option.name: part / total for option, part in zip(pool, parts, strict=True)}
-    reasons = {name: "home" if name == home.name else "spill" for name in shares}
+    reasons = {name: "home" if name == home else "spill" for name in shares}
     return Choice(shares, reasons, best.name)
+
+
+def _score(option: Option) -> tuple[float, str]:
+    return option.score_s, option.name

@@ -4,10 +4,10 @@ Reasons are short, stable strings: people read them in `explain`, programs compa
 first reason, in the order of this list, is the one shown.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from tradewind.fleet import Fleet, Region
-from tradewind.limits import SECOND_MS
+from tradewind.policy.defaults import UNKNOWN_AFTER_MS
 from tradewind.view import RegionView
 
 OUTSIDE_FENCE = "outside the fence"
@@ -18,21 +18,23 @@ NO_HANDLER = "no worker for handler"
 CORDONED = "cordoned"
 DRAINING = "draining"
 DOWN = "down"
+HALF_OPEN = "half-open"  # was down; one task at a time shows whether it still is
 UNKNOWN = "unknown"  # nothing heard, or nothing for UNKNOWN_AFTER_MS
 FULL = "full"  # memory
 BACKLOG = "backlog over limit"
 WAIT = "wait over limit"
-# A candidate that loses to an affinity with mode `required`; not a filter of its own.
-NOT_AFFINITY = "not the affinity region"
+# Of a candidate that others are preferred to; not filters of their own.
+NOT_AFFINITY = "not the affinity region"  # to one with mode `required`
+GUESTS = "guests over limit"  # to the task's home: limits.max_spill_in
 
 BY_POLICY = frozenset({OUTSIDE_FENCE, NOT_PINNED, WEIGHT_ZERO})  # waiting does not help
 BY_LOAD = frozenset({FULL, BACKLOG, WAIT})
+BY_OPERATOR = frozenset({CORDONED, DRAINING})
 # What may be wrong or pass soon, so that panic may overlook it. Everything else is a border, an
 # operator's word, or known to fail: fence, pin, weight, drain, down, full.
-DOUBTS = frozenset({NO_WORKER, NO_HANDLER, UNKNOWN, WAIT})
+DOUBTS = frozenset({NO_WORKER, NO_HANDLER, HALF_OPEN, UNKNOWN, WAIT})
 NOBODY_RUNS_IT = frozenset({NO_WORKER, NO_HANDLER})
 
-UNKNOWN_AFTER_MS = 30 * SECOND_MS  # routing.md 2.1
 _STATES = {"CORDONED": CORDONED, "DRAINING": DRAINING}
 
 
@@ -45,29 +47,40 @@ def border(region: Region, permitted: Collection[str], pin: str) -> str:
     return "" if region.weight else WEIGHT_ZERO
 
 
+def borders(fleet: Fleet, fence: tuple[str, ...], pin: str) -> tuple[str, ...]:
+    """Return `border` of every region, in the order of the file."""
+    permitted = frozenset(fleet.inside(fence))
+    return tuple(border(region, permitted, pin) for region in fleet.regions.values())
+
+
 def conditions(
     view: RegionView, region: Region, fleet: Fleet, queue: str, name: str, wait: float
-) -> Iterator[str]:
-    """Yield every reason against `region` that its present condition gives.
+) -> tuple[str, ...]:
+    """Return every reason against `region` that its present condition gives.
 
     `wait` is `wait_s(view)`, in seconds.
     """
-    if view.unserved_for_s * 1000 >= fleet.failover.unserved_after_ms and not view.slots:
-        yield NO_WORKER
+    found: list[str] = []
+    if not view.slots and view.unserved_for_s * 1000 >= fleet.failover.unserved_after_ms:
+        found.append(NO_WORKER)
     elif view.served and not serves(view, queue, name):
-        yield NO_HANDLER
+        found.append(NO_HANDLER)
     if view.state != "ACTIVE":
-        yield _STATES[view.state]
-    if view.health == "DOWN":
-        yield DOWN
+        found.append(_STATES[view.state])
+    if view.trial:
+        found.append(HALF_OPEN)
+    elif view.health == "DOWN":
+        found.append(DOWN)
     elif view.health == "UNKNOWN" or view.age_s * 1000 > UNKNOWN_AFTER_MS:
-        yield UNKNOWN
+        found.append(UNKNOWN)
     if view.full:
-        yield FULL
-    if view.depth >= region.limits.max_backlog:
-        yield BACKLOG
-    if wait * 1000 > region.limits.max_wait_ms:
-        yield WAIT
+        found.append(FULL)
+    limits = region.limits
+    if view.depth >= limits.max_backlog:
+        found.append(BACKLOG)
+    if wait * 1000 > limits.max_wait_ms:
+        found.append(WAIT)
+    return tuple(found)
 
 
 def serves(view: RegionView, queue: str, name: str) -> bool:

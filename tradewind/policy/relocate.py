@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 from tradewind.fleet import Fleet, Region
 from tradewind.policy import filters
+from tradewind.policy.defaults import MOVE_WAIT_SHARE
 from tradewind.policy.scores import wait_s
 from tradewind.view import RegionView
 
-# A moved task must not be what fills the target (routing.md 2.9).
-MAX_WAIT_SHARE = 0.5
 NOT_HEALTHY = "not healthy"
 
 PINNED = "pinned"
@@ -93,12 +92,12 @@ def _obstacle(task: Stranded, view: RegionView | None, region: Region, fleet: Fl
     if view is None:
         return filters.UNKNOWN
     wait = wait_s(view)
-    reason = next(filters.conditions(view, region, fleet, task.queue, task.name, wait), "")
-    if reason:
-        return reason
+    reasons = filters.conditions(view, region, fleet, task.queue, task.name, wait)
+    if reasons:
+        return reasons[0]
     # Stricter than for new work: a task that moves may not be moved again.
     if not filters.serves(view, task.queue, task.name):
         return filters.NO_HANDLER
     if view.health != "HEALTHY":
         return NOT_HEALTHY
-    return filters.WAIT if wait * 1000 > MAX_WAIT_SHARE * region.limits.max_wait_ms else ""
+    return filters.WAIT if wait * 1000 > MOVE_WAIT_SHARE * region.limits.max_wait_ms else ""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.policy.worlds import REDIS
 from tradewind.errors import NoRegionPermitted
 from tradewind.fleet import Affinity, FailoverPlan, Fleet, QueueFailover, QueuePolicy, Region, Rule
+from tradewind.policy.choose import Memory
 from tradewind.policy.decide import decide, refusal
 from tradewind.policy.relocate import Stranded, relocate
 from tradewind.policy.rules import resolve
@@ -60,6 +61,9 @@ def region_views(draw: st.DrawFn) -> list[RegionView]:
         "full": st.booleans(),
         "served": st.sampled_from(({}, {"default": frozenset({"*"})}, {"x": frozenset({"h"})})),
         "unserved_for_s": st.floats(0, 60),
+        "ramp": st.floats(0, 1),
+        "trial": st.booleans(),
+        "live_share": st.floats(0, 1),
     }
     names = draw(st.lists(st.sampled_from(NAMES), unique=True))
     return [RegionView(name, **draw(st.fixed_dictionaries(fields))) for name in names]
@@ -87,11 +91,23 @@ def permitted(draft: Draft, fleet: Fleet) -> set[str]:
     }
 
 
-@given(fleets(), region_views(), drafts, draws, st.sampled_from((None, *NAMES)))
+memories = st.builds(
+    Memory,
+    home=st.sampled_from((None, *NAMES)),
+    bands=st.dictionaries(st.sampled_from(NAMES), st.sampled_from((0.0, 0.5))),
+    settled=some_names,
+    filled=some_names,
+    panics=st.sampled_from((None, False, True)),
+    since=st.dictionaries(st.sampled_from(NAMES), st.integers(1, 64)),
+)
+
+
+@given(fleets(), region_views(), drafts, draws, memories)
 def test_no_decision_crosses_the_fence(
-    fleet: Fleet, views: list[RegionView], draft: Draft, draw: float, hint: str | None
+    fleet: Fleet, views: list[RegionView], draft: Draft, draw: float, memory: Memory
 ) -> None:
-    decision = decide(draft, views, fleet, draw=draw, home_hint=hint, ledger_home=hint or "")
+    home = memory.home or ""
+    decision = decide(draft, views, fleet, draw=draw, memory=memory, ledger_home=home)
     allowed = permitted(draft, fleet)
     if draft.pin_region:
         allowed &= {draft.pin_region}
@@ -101,7 +117,8 @@ def test_no_decision_crosses_the_fence(
         if candidate.eligible:
             assert candidate.region in allowed
             seen = by_name.get(candidate.region)
-            assert seen is None or (seen.state == "ACTIVE" and seen.health != "DOWN")
+            is_away = seen is not None and seen.health == "DOWN" and not seen.trial
+            assert seen is None or (seen.state == "ACTIVE" and not is_away)
     if decision.region:
         assert decision.region in allowed
         assert set(fleet.inside(decision.fence)) <= permitted(draft, fleet)

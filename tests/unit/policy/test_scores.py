@@ -8,8 +8,7 @@ from tradewind.view import RegionView
 QUEUES = {
     "the depth as reported": (view("eu", depth=7), 7),
     "what this router sent counts once a router": (view("eu", depth=7, in_flight=2, routers=3), 13),
-    "what drained since the report is taken off": (view("eu", depth=7, rate=2.0, age_s=3.0), 1),
-    "never below nothing": (view("eu", depth=7, rate=2.0, age_s=30.0), 0),
+    "a view is of now, however old the report": (view("eu", depth=7, rate=2.0, age_s=3.0), 7),
 }
 
 
@@ -55,7 +54,16 @@ SCORES = {
     "which counts as a twentieth at least": (view("eu", 80.0, ok=0.0), PLAIN, 1.6),
     "half more when degraded": (view("eu", 80.0, health="DEGRADED"), PLAIN, 0.12),
     "half more when the report is old": (view("eu", 80.0, age_s=11.0), PLAIN, 0.12),
-    "ten times while it recovers": (view("eu", 80.0, health="RECOVERING"), PLAIN, 0.8),
+    "over its ramp while it recovers": (
+        view("eu", 80.0, health="RECOVERING", ramp=0.5),
+        PLAIN,
+        0.16,
+    ),
+    "ten times at the foot of the ramp, and no more": (
+        view("eu", 80.0, health="RECOVERING", ramp=0.0),
+        PLAIN,
+        0.8,
+    ),
 }
 
 

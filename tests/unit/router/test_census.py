@@ -8,6 +8,7 @@ from router.signs import UNKNOWN_RTT_MS
 from tradewind.clock import ManualClock
 from tradewind.errors import IdentityMismatch, StoreError, StoreFull, StoreMoving, StoreUnavailable
 from tradewind.fleet import Fleet, Health, RedisTarget, Region
+from tradewind.metrics import REGION_STATE, REGION_STATES
 from tradewind.task import Heartbeat, LiveWorker
 
 HERE = RedisTarget("standalone", ("127.0.0.1:1",))
@@ -175,3 +176,32 @@ async def test_a_look_that_takes_too_long_does_not_hold_up_the_start(watched: Wa
     await watched.census.first_look(0.01)
 
     assert watched.census.view("eu").health == "UNKNOWN"
+
+
+async def test_the_metrics_tell_one_state_of_each_region(watched: Watched) -> None:
+    def states(region: str) -> list[str]:
+        return [s for s in REGION_STATES if REGION_STATE.labels(region, s)._value.get()]  # pyright: ignore[reportPrivateUsage]
+
+    looking = asyncio.create_task(watched.census.run())
+    await watched.looks("us", "probe", 1)
+    assert states("us") == ["healthy"]
+    watched.pulses["us"].failure = GONE
+    await watched.looks("us", "probe", 3)
+    looking.cancel()
+    assert states("us") == ["down"]
+
+
+async def test_errors_by_share_take_out_no_more_than_half_of_the_regions(watched: Watched) -> None:
+    looking = asyncio.create_task(watched.census.run())
+    await watched.census.first_look(5)
+    looking.cancel()
+
+    for region in ("us", "ap", "eu"):
+        for _ in range(25):
+            for error in (None, GONE, GONE):
+                watched.census.sent(region, 1)
+                watched.census.answered(region, 1, {}, error)
+
+    health = {view.name: view.health for view in watched.census.views()}
+    assert health == {"us": "DOWN", "ap": "DEGRADED", "eu": "DEGRADED"}
+    assert watched.census.view("ap").health == "DEGRADED"

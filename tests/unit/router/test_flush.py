@@ -122,6 +122,27 @@ async def test_while_a_call_is_under_way_others_gather() -> None:
     assert gate.calls == [["a"], ["b", "c"]]
 
 
+@pytest.mark.parametrize(("longest_ms", "calls"), [(3_600_000, ["bcd"]), (0, ["bc", "d"])])
+async def test_as_long_as_others_come_more_are_waited_for_up_to_a_limit(
+    monkeypatch: pytest.MonkeyPatch, longest_ms: int, calls: list[str]
+) -> None:
+    monkeypatch.setattr("router.flush.FLUSH_WAIT_MS", 0)
+    monkeypatch.setattr("router.flush.FLUSH_LONGEST_MS", longest_ms)
+    gate = Gate()
+    flush = Flush(gate, Ear())
+    sent = submits(flush, "a")
+    await called(gate, 1)
+
+    for name in "bcd":
+        sent += submits(flush, name)
+        await turns(1)
+    await called(gate, len(calls))
+    gate.open.set()
+    await asyncio.gather(*sent)
+
+    assert ["".join(names) for names in gate.calls] == ["a", *calls]
+
+
 async def test_what_comes_soon_after_a_call_gathers_though_the_call_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

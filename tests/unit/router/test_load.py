@@ -1,0 +1,187 @@
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from router.load import Load, muster
+from tradewind.limits import WORKER_GONE_MS
+from tradewind.task import Heartbeat, LiveWorker
+
+PARTITIONS = 64
+
+
+def worker(name: str = "w", *, age_ms: int = 0, **changes: object) -> LiveWorker:
+    facts: dict[str, object] = {
+        "worker_id": name,
+        "region": "eu",
+        "queues": ("default",),
+        "handlers": ("a",),
+        "slots": 4,
+        "busy": 1,
+        "rate": 2.0,
+        "service_s": 0.5,
+        "started_ms": 0,
+        "version": "1",
+    }
+    return LiveWorker(Heartbeat(**(facts | changes)), age_ms)  # type: ignore[arg-type]
+
+
+def load(*workers: LiveWorker, at_ms: float = 1_000, rtt_ms: float = 0) -> Load:
+    one = Load(PARTITIONS, 0)
+    if workers:
+        one.mustered(at_ms, rtt_ms, workers)
+    return one
+
+
+def excess(one: Load, at_ms: float) -> float:
+    now = one.at(at_ms)
+    return now.depth - now.free_slots
+
+
+def test_workers_add_up_and_those_without_a_sign_of_life_do_not_count() -> None:
+    crew = muster(
+        [
+            worker(service_s=1.0),
+            worker("x", busy=4, queues=("default", "mail"), handlers=("b",), service_s=0.0),
+            worker("gone", age_ms=WORKER_GONE_MS),
+        ]
+    )
+
+    assert (crew.slots, crew.free_slots, crew.rate, crew.service_s) == (8, 3, 4.0, 1.0)
+    assert crew.served == {"default": frozenset("ab"), "mail": frozenset("b")}
+
+
+def test_of_several_workers_the_latest_look_at_a_partition_counts() -> None:
+    crew = muster([worker(depths={1: (9, 70)}), worker("x", depths={1: (2, 71), 2: (3, 5)})])
+
+    assert crew.ready == 5
+
+
+def test_the_age_of_heartbeats_is_their_mean_by_slots() -> None:
+    assert muster([worker(age_ms=100, slots=30), worker("x", age_ms=500, slots=10)]).age_ms == 200
+
+
+def test_a_region_nobody_told_of_is_as_old_as_the_looking_for_it() -> None:
+    now = load().at(7_000)
+
+    assert (now.depth, now.free_slots, now.age_ms) == (0, 0, 7_000)
+
+
+def test_heartbeats_alone_say_free_slots_and_what_was_left_behind() -> None:
+    now = load(worker(busy=1)).at(1_000)
+    assert (now.depth, now.free_slots) == pytest.approx((0, 3), abs=0.01)
+
+    now = load(worker(busy=4, depths={3: (9, 1)})).at(1_000)
+    assert (now.depth, now.free_slots) == pytest.approx((9, 0), abs=0.01)
+
+
+def test_what_waits_beside_free_slots_waits_for_others() -> None:
+    now = load(worker(busy=1, depths={3: (9, 1)})).at(1_000)
+
+    assert (now.depth, now.free_slots) == pytest.approx((9, 3), abs=0.01)
+
+
+def test_the_age_is_that_of_the_heartbeats_and_the_way_back_from_them() -> None:
+    assert load(worker(age_ms=400), rtt_ms=200).at(1_000).age_ms == pytest.approx(500)
+    assert load(worker(age_ms=400), rtt_ms=200).at(1_300).age_ms == pytest.approx(800)
+
+
+def test_answers_make_a_number_younger_than_the_heartbeats() -> None:
+    one = load(worker(rate=40.0, busy=4, depths={1: (20, 1)}))
+    for ms in range(1_000, 9_000, 10):
+        one.answered(ms, 0, 1, {ms % PARTITIONS: 0 if ms % 30 else 1})
+
+    assert one.at(9_000).age_ms < 3_000
+
+
+def test_heartbeats_that_say_nothing_new_are_not_news() -> None:
+    one = load(worker(busy=1))
+    one.mustered(3_000, 0, [worker(busy=3, age_ms=2_000)])
+
+    assert excess(one, 3_000) == pytest.approx(-3, abs=0.01)
+    assert one.at(3_000).age_ms == 2_000
+
+
+def test_an_own_task_counts_once_from_its_answer_on() -> None:
+    one = load(worker(busy=0, rate=0.0))
+    one.answered(1_100, 0, 3, {7: 0})
+    assert excess(one, 1_100) == pytest.approx(-1, abs=0.01)
+
+    one.mustered(1_200, 0, [worker(busy=0, age_ms=150, rate=0.0)])  # written before it
+    assert excess(one, 1_200) == pytest.approx(-1, abs=0.6)
+    one.mustered(1_300, 0, [worker(busy=3, rate=0.0)])  # and after it
+    assert excess(one, 1_300) == pytest.approx(-1, abs=0.6)
+
+
+def test_an_idle_region_seems_idle_however_much_is_sent_to_it() -> None:
+    one, now_ms = Load(PARTITIONS, 0), 0
+    for second in range(1, 20):
+        now_ms = second * 1_000
+        one.mustered(now_ms, 0, [worker(slots=20, busy=10, rate=20.0)])
+        for nth in range(20):  # each finds its partition empty
+            one.answered(now_ms + 45 * nth, 0, 1, {nth: 0})
+
+    assert excess(one, now_ms + 900) == pytest.approx(-10, abs=5)
+
+
+def test_a_backlog_that_others_made_shows_in_what_answers_find() -> None:
+    one = load(worker(slots=20, busy=20, rate=40.0))
+    chance = random.Random(1)
+    for nth in range(400):  # each partition holds 3 tasks on average: 192 wait
+        one.answered(1_000 + 50 * nth, 0, 1, {nth % PARTITIONS: chance.choice((2, 3, 4))})
+
+    assert excess(one, 21_000) == pytest.approx(192, rel=0.15)
+
+
+def test_with_every_slot_taken_heartbeats_tell_only_the_least_there_is() -> None:
+    one = load(worker(busy=4, rate=8.0))
+    for nth in range(50):
+        one.answered(1_000 + nth, 0, 1, {nth: 2})
+    known = excess(one, 1_050)
+    one.mustered(1_100, 0, [worker(busy=4, depths={1: (3, 1)}, rate=8.0)])
+
+    assert known > 50
+    assert excess(one, 1_100) == pytest.approx(known, rel=0.05)
+
+
+def test_a_burst_drains_no_faster_than_the_region_works() -> None:
+    one = load(worker(slots=4, busy=4, rate=8.0, service_s=0.5))
+    one.answered(1_000, 0, 1_000, {1: 0})
+
+    assert excess(one, 11_000) == pytest.approx(excess(one, 1_000) - 80, abs=1)
+
+
+def test_a_region_without_workers_drains_not_at_all() -> None:
+    one = load()
+    one.answered(1_000, 0, 50, {1: 0})
+
+    assert excess(one, 60_000) == excess(one, 1_000) == pytest.approx(50, abs=1)
+
+
+def simulated(seed: int, others: float) -> Sequence[float]:
+    """Errors of the estimate where arrivals and ends are chance, 20 of them a second our own."""
+    chance, one = random.Random(seed), Load(PARTITIONS, 0)
+    tasks, errors, rate = 20, list[float](), 0.0
+    for ms in range(0, 60_000, 5):
+        if chance.random() < others / 200:
+            tasks += 1
+        if chance.random() < 0.1:
+            ready = sum(chance.randrange(PARTITIONS) == 0 for _ in range(max(0, tasks - 20)))
+            one.answered(ms, 0, 1, {0: ready})
+            tasks += 1
+        ended = chance.random() < min(20, tasks) / 100  # of 0.5 s on average
+        tasks, rate = tasks - ended, rate + (200 * ended - rate) / 2_000
+        if ms % 1_000 == 0:
+            one.mustered(ms, 0, [worker(slots=20, busy=min(20, tasks), rate=rate)])
+        if ms > 20_000 and ms % 250 == 0:
+            errors.append(excess(one, ms) - (tasks - 20))
+    return errors
+
+
+@pytest.mark.parametrize("others", [4.0, 12.0, 18.0])
+def test_it_is_right_on_average_and_within_some_tasks(others: float) -> None:
+    errors = [error for seed in range(3) for error in simulated(seed, others)]
+
+    mean = sum(errors) / len(errors)
+    assert abs(mean) < 3
+    assert sum((error - mean) ** 2 for error in errors) / len(errors) < 8**2
