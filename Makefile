@@ -8,8 +8,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-# Two workers: the integration tests wait on processes more than they compute.
-TEST_WORKERS ?= 2
+# More than cores: the integration tests wait on processes more than they compute.
+TEST_WORKERS ?= 3
 
 .PHONY: help .venv demo up test test-all check check-python check-proto check-lua check-deploy \
 	check-words format gen bench bench-quick chaos wheel clean

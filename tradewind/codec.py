@@ -4,8 +4,11 @@ The messages are those of proto/tradewind/v1/record.proto. A caller's TaskSpec w
 at admission; it is embedded here as it is and never parsed on the way in.
 """
 
+from functools import lru_cache
+
 from google.protobuf.message import DecodeError
 
+from tradewind.fingerprint import PayloadNotCanonical
 from tradewind.fingerprint import fingerprint as identity_of
 from tradewind.state import State
 from tradewind.task import Draft
@@ -45,14 +48,25 @@ def pack(
     Fingerprint and birth region are needed where the submit was deduplicated, or where the
     fingerprint is of another kind than `fingerprint_of` reckons; else they would only cost memory.
     """
-    rest = record_pb2.StoredSpec(
+    rest = _rest(fingerprint, fence, traceparent, birth_region, deduplicated)
+    return b"".join((_SPEC_TAG, _varint(len(draft.spec)), draft.spec, rest))
+
+
+@lru_cache(maxsize=64)  # of most tasks there is nothing to say but, here and there, a fence
+def _rest(
+    fingerprint: bytes,
+    fence: tuple[str, ...],
+    traceparent: str,
+    birth_region: str,
+    deduplicated: bool,  # noqa: FBT001 - in one place
+) -> bytes:
+    return record_pb2.StoredSpec(
         fingerprint=fingerprint,
         fence=fence,
         traceparent=traceparent,
         birth_region=birth_region,
         deduplicated=deduplicated,
-    )
-    return b"".join((_SPEC_TAG, _varint(len(draft.spec)), draft.spec, rest.SerializeToString()))
+    ).SerializeToString()
 
 
 def announcing(packed: bytes, task_id: str) -> bytes:
@@ -70,18 +84,25 @@ def unpack(packed: bytes) -> record_pb2.StoredSpec:
 
 
 def fingerprint_of(stored: record_pb2.StoredSpec) -> bytes:
-    """The task's identity, 32 bytes: as stored, else reckoned anew as its admission did."""
+    """The task's identity, 32 bytes: as stored, else reckoned anew as its admission did.
+
+    Raises DamagedRecord for a payload that no admission let in. Without a key it reads the payload,
+    60 us a kilobyte.
+    """
     if stored.fingerprint:
         return stored.fingerprint
     spec = stored.spec
-    return identity_of(
-        tenant=spec.tenant,
-        queue=spec.queue or "default",
-        name=spec.name,
-        key=spec.idempotency_key or None,
-        payload=spec.payload,
-        content_type=spec.content_type or "application/json",
-    )
+    try:
+        return identity_of(
+            tenant=spec.tenant,
+            queue=spec.queue or "default",
+            name=spec.name,
+            key=spec.idempotency_key or None,
+            payload=spec.payload,
+            content_type=spec.content_type or "application/json",
+        )
+    except PayloadNotCanonical:
+        raise DamagedRecord("the stored payload cannot be read") from None
 
 
 def add_hop(

@@ -92,6 +92,7 @@ class NoRegionReachable(TradewindError):
 
     retryable = True
     reason = "NO_REGION_REACHABLE"
+    retry_after_ms = 0  # when to ask again; 0: as all errors of this kind say
 
 
 class RegionsFull(TradewindError):
@@ -230,7 +231,11 @@ class IdentityMismatch(StoreError):
         self.region, self.field, self.found, self.expected = region, field, found, expected
         super().__init__(
             f"the Redis configured for region {region} says {field}={found}, expected {expected}; "
-            "correct the address in regions.yaml",
+            + (
+                "finish its tasks with the version that stored them, or give an empty one"
+                if field == "format"
+                else "correct the address in regions.yaml"
+            ),
         )
 
 
@@ -266,6 +271,12 @@ class ConfigErrors(ConfigError):
         )
         self.errors = tuple(errors)
         self.args = ("\n".join(map(str, errors)),)
+
+
+class PolicyRefused(TradewindError):
+    """A policy file was read again and cannot be used: the one before stays in force."""
+
+    reason = "POLICY_REFUSED"
 
 
 class SetupError(TradewindError):

@@ -45,7 +45,8 @@ MAX_PROMOTE = 64  # due tasks of each priority made ready by one sweep; a claim:
 MAX_EXPIRE = 64  # waiting tasks past their expiry that one sweep ends
 MAX_REAP = 64  # expired leases taken back by one call
 MAX_FLUSH = 256  # submits of one group flush
-FLUSH_WAIT_MS = 1.0  # the longest a submit waits for company; none when idle
+FLUSH_WAIT_MS = 1.0  # a submit waits for company; none when idle
+FLUSH_LONGEST_MS = 5.0  # ... at a busy router, where more keeps coming within FLUSH_WAIT_MS
 
 # --- upkeep (design section 3)
 SWEEP_EVERY_MS = 10 * SECOND_MS

@@ -5,6 +5,8 @@ named below. A queue that the file does not name is `other` (see `queue_label`),
 caller sends makes a new series, and no id, tenant or error text is ever a label.
 """
 
+import math
+import os
 from bisect import bisect_left
 from collections import Counter as Counter_
 from collections.abc import Iterator, Sequence
@@ -24,9 +26,13 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from tradewind.fleet import Fleet
 
+_GONE: Final = -math.inf  # the value of a series that is no more; of several, any other one wins
+# The library's own switch, read when a metric is made: values lie in files that processes share.
+_SHARED: Final = "PROMETHEUS_MULTIPROC_DIR" in os.environ
+
 
 class _Registry(CollectorRegistry):
-    """Leaves out the `_created` series: a third more to scrape, which nobody asks about.
+    """Leaves out what was forgotten, and the `_created` series: a third more to scrape.
 
     `disable_created_metrics` of the library would take them from the metrics of the user's app too.
     """
@@ -34,7 +40,11 @@ class _Registry(CollectorRegistry):
     def collect(self) -> Iterator[Metric]:
         """As the base, without them."""
         for family in super().collect():
-            family.samples = [s for s in family.samples if not s.name.endswith("_created")]
+            family.samples = [
+                sample
+                for sample in family.samples
+                if sample.value != _GONE and not sample.name.endswith("_created")
+            ]
             yield family
 
 
@@ -90,6 +100,7 @@ REPAIRS: Final = (
 )  # what the reconcile sweep puts in order
 NOTICE_OUTCOMES: Final = ("sent", "retried", "gone", "given_up", "withheld", "dropped")
 SLOT_KINDS: Final = ("busy", "free")
+REGION_STATES: Final = ("healthy", "degraded", "down", "half-open", "recovering", "unknown")
 PRIORITIES: Final = ("high", "normal", "low")
 
 # From the 2 ms that pick-up takes when idle (design section 3) to the longest usual wait.
@@ -169,6 +180,13 @@ ROUTING_DECISIONS = Counter(
     ["region", "rule"],
     registry=REGISTRY,
 )
+REGION_STATE = Gauge(
+    "tradewind_region_state",
+    "1 for the state in which this router sees the region, 0 for the others.",
+    ["region", "state"],
+    registry=REGISTRY,
+    multiprocess_mode="livemostrecent",
+)
 REGION_RTT_SECONDS = Gauge(
     "tradewind_region_rtt_seconds",
     "Round trip from this process to the region's Redis.",
@@ -208,6 +226,19 @@ REDIS_CALL_SECONDS = Histogram(
     registry=REGISTRY,
     buckets=_CALL_BUCKETS,
 )
+POLICY_RELOAD_FAILED = Gauge(
+    "tradewind_policy_reload_failed",
+    "1 while the policy file, as last read, cannot be used and the one before is in force.",
+    registry=REGISTRY,
+    multiprocess_mode="livemax",
+)
+POLICY_INFO = Gauge(
+    "tradewind_policy_info",
+    "1 for the version of the policy file that is in force.",
+    ["version"],
+    registry=REGISTRY,
+    multiprocess_mode="livemax",
+)
 LEASE_LOST = Counter(
     "tradewind_lease_lost_total",
     "Leases that went to another holder while their handler still ran.",
@@ -220,6 +251,14 @@ def queue_label(fleet: Fleet, name: str) -> str:
     return name if name == "default" or name in fleet.queues else OTHER
 
 
+def forget(gauge: Gauge, *labels: str) -> None:
+    """Show a series no more: what it measured has left the file. Unknown ones are no error."""
+    if _SHARED:  # there the library cannot remove any
+        gauge.labels(*labels).set(_GONE)
+    else:
+        gauge.remove(*labels)
+
+
 def exposition() -> bytes:
     """All metrics of this process, in Prometheus's text format."""
     return generate_latest(REGISTRY)
@@ -227,6 +266,6 @@ def exposition() -> bytes:
 
 def shared_exposition(directory: str) -> bytes:
     """All metrics of the processes that were started with PROMETHEUS_MULTIPROC_DIR=directory."""
-    registry = CollectorRegistry()
+    registry = _Registry()
     MultiProcessCollector(registry, path=directory)
     return generate_latest(registry)

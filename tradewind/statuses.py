@@ -14,7 +14,14 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
 from tradewind import errors
-from tradewind.errors import InvalidTask, OutcomeUnknown, SubmitInFlight, TradewindError, Violation
+from tradewind.errors import (
+    InvalidTask,
+    NoRegionReachable,
+    OutcomeUnknown,
+    SubmitInFlight,
+    TradewindError,
+    Violation,
+)
 
 DOMAIN: Final = "tradewind"
 INTERNAL_REASON: Final = "INTERNAL"
@@ -33,6 +40,7 @@ CODES: Final[dict[type[TradewindError], grpc.StatusCode]] = {
     errors.NotServedYet: _Code.UNIMPLEMENTED,
     errors.OutcomeUnknown: _Code.UNAVAILABLE,  # DEADLINE_EXCEEDED where the deadline passed
     errors.PayloadTooLarge: _Code.RESOURCE_EXHAUSTED,
+    errors.PolicyRefused: _Code.INVALID_ARGUMENT,
     errors.RegionSilent: _Code.UNAVAILABLE,
     errors.RegionsFull: _Code.RESOURCE_EXHAUSTED,
     errors.StoreContractBroken: _Code.INTERNAL,
@@ -104,6 +112,8 @@ def retry_after_ms(error: TradewindError) -> int:
     """When to ask again; 0 if that does not help."""
     if isinstance(error, SubmitInFlight):
         return max(1, error.retry_after_ms)
+    if isinstance(error, NoRegionReachable) and error.retry_after_ms:
+        return error.retry_after_ms
     return _RETRY_MS.get(type(error), _DEFAULT_RETRY_MS) if error.retryable else 0
 
 

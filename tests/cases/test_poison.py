@@ -40,7 +40,9 @@ async def test_c23_poison_dies_of_its_crashes_and_nobody_else_does(
         assert record.failure.kind == "worker-lost"
         assert MAX_CRASHES <= len(lab.lines(poison, "start")) <= MAX_CRASHES + 1, name
     spared = [await lab.ended(task_id) for task_id in good]
-    assert {record.state for record in spared} == {State.COMPLETED}
+    assert {record.state for record in spared} == {State.COMPLETED}, [
+        r for r in spared if r.state is not State.COMPLETED
+    ]
     assert all(lab.lines(task_id, "done") for task_id in good)
     assert any(r.crashes for r in spared), "none shared a process with poison: this shows nothing"
 
@@ -66,7 +68,9 @@ async def test_c23_poison_that_comes_at_once_ends_all_the_same(
     poison = {name: await lab.submit(name, {}) for name in POISONS}
     ended = {name: await lab.ended(task_id) for name, task_id in poison.items()}
     spared = [await lab.ended(task_id) for task_id in good]
-    assert {record.state for record in spared} == {State.COMPLETED}
+    assert {record.state for record in spared} == {State.COMPLETED}, [
+        r for r in spared if r.state is not State.COMPLETED
+    ]
     for name, record in ended.items():
         assert (record.death, record.crashes) == ("crashed", MAX_CRASHES), name
         assert len(lab.lines(poison[name], "start")) <= MAX_CRASHES + 1, name

@@ -40,7 +40,7 @@ def marked(mark: LedgerMark, **fields: Any) -> NewTask:
     return a_task(an_id(place_of(mark)), mark=mark, **fields)
 
 
-async def test_a_batch_is_answered_in_its_order_with_the_depth_of_each_partition(
+async def test_a_batch_is_answered_in_its_order_with_what_was_ready_before_in_each_partition(
     store: AnyStore,
 ) -> None:
     tasks = [a_task(an_id(place), delay_ms=delay) for place, delay in ((5, 0), (2, 9_000), (5, 0))]
@@ -50,6 +50,8 @@ async def test_a_batch_is_answered_in_its_order_with_the_depth_of_each_partition
         Stored(tasks[1].task_id, State.SCHEDULED, created=True),
         Stored(tasks[2].task_id, State.PENDING, created=True),
     ]
+    assert depths == {5: 0, 2: 0}
+    _, depths = await store.enqueue([a_task(an_id(place)) for place in (2, 5)], timeout_s=5)
     assert depths == {5: 2, 2: 0}
 
 

@@ -1,11 +1,14 @@
 """What becomes of calls when connections, script caches, servers or identities go."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
+import hiredis
 import pytest
+from redis.asyncio.connection import Connection
 
 from tests.conftest import fleet_at
 from tests.harness.patience import until
@@ -27,8 +30,10 @@ from tradewind.errors import (
     StoreUnavailable,
 )
 from tradewind.fleet import RedisTarget, Region
+from tradewind.ids import mint
 from tradewind.local.scratch import RedisProcess
 from tradewind.state import State
+from tradewind.store.link import Link
 from tradewind.store.region_store import RegionStore
 from tradewind.task import Finish, Stored
 
@@ -160,6 +165,58 @@ async def test_an_emptied_script_cache_goes_unnoticed(store: RegionStore, raw: A
     assert (await record_of(store, task.task_id)).state is State.COMPLETED
 
 
+async def test_tasks_of_several_partitions_are_all_stored_with_an_emptied_script_cache(
+    store: RegionStore, raw: Any
+) -> None:
+    tasks = [a_task(mint(1, 1, place, place)) for place in range(store.partitions)]
+    raw.script_flush()
+
+    outcomes, depths = await store.enqueue(tasks, timeout_s=SOON_S)
+
+    assert outcomes == [Stored(task.task_id, State.PENDING, created=True) for task in tasks]
+    assert depths.keys() == set(range(store.partitions))
+
+
+async def test_tasks_of_several_partitions_leave_in_one_write_to_each_node(
+    store: RegionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = range(store.partitions)
+    await store.enqueue([a_task(mint(1, 1, n, n)) for n in places], timeout_s=SOON_S)
+    writes = Counter[Link]()
+    call = Link.call
+
+    async def counted(link: Link, commands: Any, *, timeout_s: float) -> Any:
+        writes[link] += 1
+        return await call(link, commands, timeout_s=timeout_s)
+
+    monkeypatch.setattr(Link, "call", counted)
+    await store.enqueue([a_task(mint(2, 1, n, n)) for n in places], timeout_s=SOON_S)
+
+    assert set(writes.values()) == {1}
+
+
+async def test_what_was_answered_before_a_connection_was_lost_counts() -> None:
+    async def answer_until_echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        commands = hiredis.Reader()
+        while data := await reader.read(4096):
+            commands.feed(data)
+            while command := commands.gets():
+                if command[0] == b"ECHO":
+                    writer.close()
+                    return
+                writer.write(b"+OK\r\n")
+
+    async with await asyncio.start_server(answer_until_echo, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        link = Link("eu", lambda: Connection(host="127.0.0.1", port=port, protocol=2))
+        ok, lost = await link.call([["PING"], ["ECHO", "x"]], timeout_s=SOON_S)
+        await link.close()
+
+    assert ok == b"OK"
+    assert isinstance(lost, StoreUnavailable)
+    assert lost.sent
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -192,15 +249,17 @@ async def test_a_redis_of_another_region_is_refused(
     await other.close()
 
 
-async def test_records_of_a_newer_format_are_refused(
-    own_redis: RedisProcess, own: RegionStore
+@pytest.mark.parametrize("number", [1, 99])
+async def test_records_of_a_format_that_this_version_does_not_read_are_refused(
+    own_redis: RedisProcess, own: RegionStore, number: int
 ) -> None:
-    connected(own_redis.port).hset(keys_at(9).identity, "format", 99)
+    connected(own_redis.port).hset(keys_at(9).identity, "format", number)
     fleet = fleet_at("standalone", [own_redis.port])
     other = RegionStore(fleet.regions["eu-west"], fleet)
     with pytest.raises(IdentityMismatch) as caught:
         await other.start()
     assert caught.value.field == "format"
+    assert "with the version that stored them" in str(caught.value)
     await other.close()
 
 

@@ -156,7 +156,7 @@ async def test_a_lease_that_our_own_report_has_ended_is_not_lost(lab: Lab, guard
         fleet=lab.fleet,
         guard=guard,
         reach=Reach(SystemClock()),
-        on_settled=lambda _settlement, _outcome: None,
+        on_settled=lambda _settled: None,
     )
     report = Finish(claim, b"", "", 60_000)
     settler.put([report])

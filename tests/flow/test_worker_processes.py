@@ -13,6 +13,7 @@ import pytest
 from tests.flow.lab import Lab, ended_with, free_address
 from tests.harness.receiver import SECRET
 from tradewind.local.metrics_dir import MetricsDir
+from tradewind.state import State
 
 APP = ("--app", f"{Path(__file__).with_name('pool_app.py')}:app")
 POOL = (*APP, "--processes", "2")
@@ -83,9 +84,8 @@ async def test_what_a_handler_writes_to_every_pipe_ends_nobody(lab: Lab) -> None
     assert parent.poll() is None
 
 
-@pytest.mark.parametrize("broken", ["secret", "regions.yaml"])
-async def test_a_file_that_cannot_be_read_for_a_moment_costs_no_process(
-    tmp_path: Path, make_lab: Callable[..., Lab], broken: str
+async def test_a_secret_that_cannot_be_read_for_a_moment_costs_no_process(
+    tmp_path: Path, make_lab: Callable[..., Lab]
 ) -> None:
     (tmp_path / "secret").write_text(SECRET + "\n")
     hook = "{webhook: 'http://127.0.0.1:9/', secret_file: secret}"
@@ -94,7 +94,7 @@ async def test_a_file_that_cannot_be_read_for_a_moment_costs_no_process(
     parent = lab.start("eu-west", *POOL, "--http", address)
     await all_ready(lab, address)
     other, killed = sorted(await living(lab))
-    file = tmp_path / broken
+    file = tmp_path / "secret"
     content = file.read_text()
     file.write_text(": [")
     os.kill(killed, signal.SIGKILL)
@@ -105,6 +105,29 @@ async def test_a_file_that_cannot_be_read_for_a_moment_costs_no_process(
     await lab.until(has_failed)
     file.write_text(content)
     await all_ready(lab, address)
+    assert parent.poll() is None
+    assert other in await living(lab)
+
+
+async def test_a_process_that_dies_while_the_file_is_broken_comes_back_by_the_last_good_one(
+    lab: Lab,
+) -> None:
+    address = free_address()
+    parent = lab.start("eu-west", *POOL, "--http", address)
+    await all_ready(lab, address)
+    other, killed = sorted(await living(lab))
+    content = lab.config.read_text()
+    lab.config.write_text(": [")
+    os.kill(killed, signal.SIGKILL)
+
+    async def is_back() -> bool:
+        return len(await living(lab) - {killed}) == 2
+
+    await lab.until(is_back)
+    await all_ready(lab, address)
+    lab.config.write_text(content)
+    parent.send_signal(signal.SIGHUP)  # to all of them, and it ends none
+    assert (await lab.ended(await lab.submit("sleep", {"seconds": 0}))).state is State.COMPLETED
     assert parent.poll() is None
     assert other in await living(lab)
 

@@ -1,5 +1,6 @@
 """A pool of processes that is asked to end: the parent passes it on, and ends with its children."""
 
+import asyncio
 import os
 import signal
 
@@ -7,6 +8,7 @@ import pytest
 
 from tests.flow.lab import Lab, ended_with
 from tradewind.state import State
+from tradewind.stops import TOGETHER_S
 
 POOL = ("--processes", "2", "--concurrency", "2")
 
@@ -44,6 +46,7 @@ async def test_a_second_signal_shortens_the_grace_of_every_process(lab: Lab) -> 
         return lab.logs().count("worker stops") == 2
 
     await lab.until(both_stop)
+    await asyncio.sleep(2 * TOGETHER_S)  # sooner it would be a repeat of the first
     parent.terminate()
     assert await ended_with(parent) == 0
     records = [await lab.record(task_id) for task_id in ids]

@@ -73,6 +73,7 @@ def options(tmp_path: Path, **changes: object) -> EmbeddedOptions:
     config = tmp_path / "regions.yaml"
     config.write_text(
         textwrap.dedent("""\
+            version: 1
             regions:   # two of them
               us-east: {redis: redis://127.0.0.1:6401, residency: [us]}
               eu-west:
@@ -134,6 +135,39 @@ async def test_a_fleet_serves_and_leaves_nothing_behind(tmp_path: Path, stand_in
     assert not any(psutil.pid_exists(pid) for pid in pids if pid is not None)
     with locked(tmp_path / "data"):
         pass
+
+
+@pytest.mark.usefixtures("stand_in")
+async def test_changes_of_the_users_file_reach_what_its_processes_read(tmp_path: Path) -> None:
+    chosen, heard = options(tmp_path, wan=True), asyncio.Queue[str]()
+    running = EmbeddedFleet(fleet(), chosen)
+    await running.start()
+    following = asyncio.create_task(running.follow(heard.put_nowait))
+    copies = [tmp_path / "data" / f"regions.{region}.yaml" for region in (US, EU)]
+    text = chosen.config.read_text()
+    try:
+        chosen.config.write_text(text + "rules: [{name: nigh, residency: [eu]}]\n")
+        running.reload()  # by SIGHUP; without it the change is seen in 2 to 4 s
+        assert "is in force" in await heard.get()
+        changed = [copy.read_text() for copy in copies]
+        assert all("nigh" in copy and "6401" not in copy for copy in changed)
+
+        for bad in ("regions: [", text + "partitions: 128\n"):
+            chosen.config.write_text(bad)
+            running.reload()
+            assert "the old policy stays in force" in await heard.get()
+            assert [copy.read_text() for copy in copies] == changed
+
+        more = text.replace("rtt:", "  ap-south: {redis: redis://127.0.0.1:6403}\nrtt:")
+        chosen.config.write_text(more)
+        running.reload()
+        assert "to run ap-south here, too, start anew" in await heard.get()
+        pids = [running.supervisor.pid_of(f"{kind}-{US}") for kind in ("redis", "router", "worker")]
+        assert all(pid is not None and psutil.pid_exists(pid) for pid in pids)
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await running.stop()
 
 
 @pytest.mark.usefixtures("stand_in")

@@ -82,6 +82,10 @@ async def test_it_tells_where_the_logs_are_routes_at_once_and_a_second_ctrl_c_sh
                 if view.state is State.PROCESSING:
                     break
 
+        process.send_signal(signal.SIGHUP)  # reads the file again, and ends nothing
+        said = await line_with(process.stderr, "policy ")
+        assert said == f"policy {load(STARTER).version} is in force within seconds\n"
+
         process.send_signal(signal.SIGINT)
         said = await line_with(process.stderr, "stopping")
         assert said == "stopping; waiting up to 15 s for running tasks (Ctrl-C again: now)\n"
@@ -89,4 +93,5 @@ async def test_it_tells_where_the_logs_are_routes_at_once_and_a_second_ctrl_c_sh
         await process.communicate()
     assert process.returncode == 0
     log = (place / ".tradewind" / "logs" / f"worker-{first}.log").read_text()
+    assert log.count("worker started") == 1
     assert "worker stopped" in log  # it handed its task back, and was not killed

@@ -11,14 +11,15 @@ import grpc.aio
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from router.gateway import Gateway
+from router.gateway import LINGER_S, Gateway
 from router.server import Server
 from router.service import ATTEMPT_METADATA
 from tests.rpc.flaky import FlakyStore
 from tradewind import statuses
 from tradewind.clock import Clock, SystemClock
-from tradewind.errors import TradewindError
-from tradewind.fleet import Fleet
+from tradewind.errors import ConfigError, TradewindError
+from tradewind.fleet import Fleet, Region
+from tradewind.policy_file import PolicyFile
 from tradewind.store.region_store import RegionStore
 from tradewind.task import Heartbeat
 from tradewind.v1 import admin_pb2_grpc, router_pb2, router_pb2_grpc, task_pb2
@@ -150,14 +151,35 @@ def fields_of(error: Any) -> list[str]:
 
 @asynccontextmanager
 async def running(
-    fleet: Fleet, region: str = OWN_REGION, clock: Clock | None = None
+    fleet: Fleet,
+    region: str = OWN_REGION,
+    clock: Clock | None = None,
+    *,
+    policy: PolicyFile | None = None,
+    linger_s: float = LINGER_S,
 ) -> AsyncGenerator[Running]:
     """Serve `fleet` from `region` on a free port; everything is gone afterwards.
 
-    `clock` is the router's host's.
+    `clock` is the router's host's. With `policy` the router follows it.
     """
-    stores = {name: FlakyStore(RegionStore(one, fleet)) for name, one in fleet.regions.items()}
-    gateway = Gateway(fleet, region, cast("Any", stores), clock or SystemClock())
+
+    def opened(one: Region, fleet: Fleet) -> Any:
+        return FlakyStore(RegionStore(one, fleet))
+
+    async def no_file() -> Fleet:
+        raise ConfigError("no file", "the test gave none")
+
+    gateway = Gateway(
+        fleet,
+        region,
+        opened,
+        clock or SystemClock(),
+        reload=policy.reload if policy else no_file,
+        linger_s=linger_s,
+    )
+    stores = cast("Mapping[str, FlakyStore]", gateway.stores)
+    if policy is not None:
+        policy.tell(gateway.follow)
     server = Server(gateway, "127.0.0.1:0")
     looking = asyncio.create_task(gateway.run())
     await gateway.census.first_look(5)
@@ -179,5 +201,4 @@ async def running(
         await server.stop(hurry)
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
-        for store in stores.values():
-            await store.real.close()
+        await gateway.disconnect()

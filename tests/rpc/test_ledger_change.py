@@ -274,7 +274,7 @@ async def test_a_reservation_is_given_back_at_every_home_or_counts_as_kept(
         ledgers: Any = serving.gateway
         mark, task_id = mark_of(changing, fields), mint(changing, fields)
         held = Reservation(mark, ("us-east", X), task_id, "eu-west", 1, time.monotonic())
-        ledgers = ledgers._submitter._ledgers
+        ledgers = ledgers._parts.submitter._ledgers
         for home in held.homes:
             await reserve(serving, fields, home, task_id)
         serving.stores[X].fail("unreserve", GONE)

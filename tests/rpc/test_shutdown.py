@@ -21,6 +21,7 @@ from tests.redis_keys import connected
 from tests.rpc.running import Running, answered, spec
 from tradewind.errors import TradewindError
 from tradewind.local.scratch import RedisProcess
+from tradewind.stops import TOGETHER_S
 from tradewind.v1 import router_pb2, router_pb2_grpc
 
 ROOT = Path(__file__).parents[2]
@@ -156,6 +157,7 @@ async def test_a_process_that_waits_for_a_silent_region_ends_at_the_second_signa
             router.send_signal(number)
             assert (await watching.read()).status == NOT_SERVING
             assert router.returncode is None
+            await asyncio.sleep(2 * TOGETHER_S)  # sooner it would be a repeat of the first
             router.send_signal(number)
             with pytest.raises(TradewindError):
                 await submitting

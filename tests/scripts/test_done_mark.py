@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tests.scripts.world import DAY_MS, a_task, claimed, keys_at, now_ms, stored
+from tests.scripts.world import DAY_MS, a_task, claim_batch, claimed, keys_at, now_ms, stored
 from tradewind.store.region_store import RegionStore
-from tradewind.task import Finish
+from tradewind.task import Failure, Finish, RetryAt
 
 KEYS = keys_at()
 KEY = b"f" * 32
@@ -50,3 +50,19 @@ async def test_the_window_of_a_delayed_task_counts_from_its_start(
     ):
         _, until_ms = raw.hget(KEYS.task(task.task_id), "dd").split(":")
         assert abs(await now_ms(store) + 2 * DAY_MS - int(until_ms)) < 60_000
+
+
+async def test_a_record_that_has_ended_keeps_no_key_of_it_and_a_repeat_needs_none(
+    store: RegionStore, raw: Any
+) -> None:
+    first, again = await stored(store, a_task(done_key=KEY)), a_task(done_key=b"g" * 32)
+    ends = [Finish(await claimed(store, first), b"1", "application/json", DAY_MS)]
+    held = await claimed(store, await stored(store, again))
+    await store.retry([RetryAt(held, 0, Failure("error", "x"))])  # a record with more fields
+    ends.append(Finish(await claimed(store, again), b"1", "application/json", DAY_MS))
+    for _ in range(2):
+        answers = await store.finish(ends)
+        assert [getattr(answer, "lost", True) for answer in answers] == [False, False]
+    assert [raw.hget(KEYS.task(t.task_id), "dd") or "" for t in (first, again)] == ["", ""]
+    raw.rpush(KEYS.ready("mail", 1), f"{first.task_id}:1:1")  # a stale ticket
+    assert not (await claim_batch(store)).claims

@@ -45,4 +45,4 @@ def broken(settings: Settings, calm: Scenario) -> Scenario:
         outages.Change(180.0, "other", outages.GOOD),
     )
     script = outages.Script("hard-down", "", 150.0, 180.0, changes)
-    return Scenario("hard-down", settings, 0.5, 260.0, (), trace="poisson", script=script)
+    return Scenario("hard-down", settings, 0.5, 330.0, (), trace="poisson", script=script)

@@ -13,7 +13,7 @@ from tradewind.store.letters import LETTERS, shortened, word
 from tradewind.task import Draft
 from tradewind.v1 import task_pb2
 
-QUEUE, NAME = "mail", "email.send"
+QUEUE, NAME, REGION = "mail", "email.send", "eu"
 FILLED_IN: tuple[dict[str, Any], ...] = (
     {},
     {"content_type": "application/json", "priority": task_pb2.PRIORITY_NORMAL},
@@ -39,13 +39,26 @@ CASES: dict[str, tuple[bytes, int]] = {
         1 + 203 + 18,
     ),
     "what admission fills in, and more": (
-        packed(name=NAME, payload=b"x" * 200, **FILLED_IN[1], request_id="r", origin_region="eu"),
+        packed(name=NAME, payload=b"x" * 200, **FILLED_IN[1], request_id="r", origin_region="us"),
         1 + 202 + 3 + 5,
     ),
+    "the same, of this region": (
+        packed(name=NAME, payload=b"x" * 200, **FILLED_IN[1], request_id="r", origin_region="eu"),
+        1 + 202 + 3,
+    ),
+    "from this region": (
+        packed(queue=QUEUE, name=NAME, payload=b"x" * 200, **FILLED_IN[1], origin_region="eu"),
+        201,
+    ),
+    "from this region, and a traceparent": (
+        packed(name=NAME, payload=b"x" * 200, traceparent="00-ab", origin_region="eu"),
+        1 + 2 + 208 + 7,
+    ),
     "the same, and no payload": (
-        packed(name=NAME, **FILLED_IN[1], origin_region="eu"),
+        packed(name=NAME, **FILLED_IN[1], origin_region="us"),
         1 + 20 + 5,
     ),
+    "from this region, no more": (packed(name=NAME, origin_region="eu"), 1),
     "another priority": (
         packed(name=NAME, payload=b"x", content_type=JSON, priority=task_pb2.PRIORITY_LOW),
         1 + 3 + 18 + 2,
@@ -62,18 +75,19 @@ CASES: dict[str, tuple[bytes, int]] = {
 
 @pytest.mark.parametrize(("data", "size"), CASES.values(), ids=CASES)
 def test_what_the_record_says_anyway_is_left_out(data: bytes, size: int) -> None:
-    stored = slim(data, QUEUE, NAME)
-    assert (whole(stored, QUEUE, NAME), len(stored)) == (data, size)
+    stored = slim(data, QUEUE, NAME, REGION)
+    assert (whole(stored, QUEUE, NAME, REGION), len(stored)) == (data, size)
 
 
 @pytest.mark.parametrize("data", [data for data, _ in CASES.values()], ids=CASES)
 def test_a_payload_is_read_alone_only_where_there_is_nothing_else(data: bytes) -> None:
     spec = codec.unpack(data).spec
     alone = [
-        packed(queue=spec.queue, name=NAME, payload=spec.payload, **filled_in)
+        packed(queue=spec.queue, name=NAME, payload=spec.payload, **filled_in, **from_here)
         for filled_in in FILLED_IN
+        for from_here in ({}, {"origin_region": REGION})
     ]
-    found = payload_alone(slim(data, QUEUE, NAME))
+    found = payload_alone(slim(data, QUEUE, NAME, REGION))
     is_alone = data in alone and spec.queue in {"", QUEUE} and spec.payload
     assert found == (spec.payload if is_alone else None)
 
@@ -85,13 +99,14 @@ def test_a_payload_is_read_alone_only_where_there_is_nothing_else(data: bytes) -
 def test_any_bytes_come_back_as_they_were(head: bytes, tail: bytes) -> None:
     usual = packed(name=NAME, payload=tail, **FILLED_IN[1])
     grown = b"\x0a" + varint(len(usual) + 200) + usual[1 + len(varint(len(usual))) :] + head + tail
-    for data in (head + tail, tail, head + varint(len(tail)) + tail, usual + tail, grown):
-        assert whole(slim(data, QUEUE, NAME), QUEUE, NAME) == data
+    here = packed(name=NAME, payload=tail, origin_region=REGION)
+    for data in (head + tail, tail, head + varint(len(tail)) + tail, usual + tail, grown, here):
+        assert whole(slim(data, QUEUE, NAME, REGION), QUEUE, NAME, REGION) == data
 
 
-@given(first=st.integers(0xD0, 0xFF), tail=st.binary(max_size=40))
+@given(first=st.integers(0xC0, 0xFF), tail=st.binary(max_size=40))
 def test_damaged_bytes_are_read_as_something(first: int, tail: bytes) -> None:
-    assert isinstance(whole(bytes([first]) + tail, QUEUE, NAME), bytes)
+    assert isinstance(whole(bytes([first]) + tail, QUEUE, NAME, REGION), bytes)
 
 
 def test_every_state_has_a_letter_of_its_own() -> None:

@@ -37,6 +37,7 @@ def test_the_page_names_every_value_of_every_closed_label() -> None:
         *metrics.FAILURE_KINDS,
         *metrics.MOVE_OUTCOMES,
         *metrics.SLOT_KINDS,
+        *metrics.REGION_STATES,
         *metrics.PRIORITIES,
     )
     assert [value for value in closed if f"`{value}`" not in text] == []

@@ -33,6 +33,7 @@ SAMPLES: list[TradewindError] = [
     errors.OutcomeUnknown("06fy", deadline_passed=True),
     errors.OutcomeUnknown("06fy", deadline_passed=False),
     errors.PayloadTooLarge(2_000_000, 1_048_576),
+    errors.PolicyRefused("regions.yaml:3:5: rules[0].residency: no region is in group eu"),
     errors.RegionSilent(["us", "eu"]),
     errors.RegionsFull("all full"),
     errors.StoreContractBroken("a script answered what it may not"),

@@ -172,6 +172,33 @@ def test_a_damaged_record_is_shown_without_its_spec() -> None:
     assert len(shown.hops) == 1
 
 
+def of(spec: TaskSpec) -> Record:
+    """A record whose fingerprint was not stored."""
+    draft = wire.draft(spec, delay_ms=0, timeout_ms=0)
+    return record(packed=codec.pack(draft, fence=(), traceparent="", deduplicated=False))
+
+
+@pytest.mark.parametrize(
+    ("spec", "whole", "digits"),
+    [
+        pytest.param(TaskSpec(name="n", payload=b"{}"), True, 64, id="alone"),
+        pytest.param(TaskSpec(name="n", payload=b"{}"), False, 0, id="in a list"),
+        pytest.param(
+            TaskSpec(name="n", idempotency_key="k"), False, 64, id="in a list, by its key"
+        ),
+        pytest.param(TaskSpec(name="n", payload=b'{"'), True, 0, id="of a damaged payload"),
+    ],
+)
+def test_a_list_of_tasks_reads_no_payloads_for_their_fingerprints(
+    spec: TaskSpec,
+    whole: bool,
+    digits: int,
+) -> None:
+    shown = wire.task(of(spec), whole=whole)
+
+    assert (shown.spec.name, len(shown.fingerprint)) == ("n", digits)
+
+
 def test_a_decision_shows_every_candidate_and_no_infinities() -> None:
     choice = Decision(
         region="eu-west",

@@ -1,9 +1,9 @@
 """From a claim to what can be run: handler, arguments and terms."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import NamedTuple
 
 from tradewind import codec
 from tradewind.attempts.settle import HandedBack, Terms, Unreadable
@@ -16,9 +16,8 @@ from tradewind.v1.record_pb2 import StoredSpec
 from tradewind.v1.task_pb2 import TaskSpec
 
 
-@dataclass(slots=True)  # not frozen: made for every task, and that costs as much as its payload
-class Job:
-    """A claim that can be run: handler, arguments and terms are known."""
+class Job(NamedTuple):
+    """A claim that can be run: handler, arguments and terms are known. Made for every task."""
 
     claim: Claim
     policy: QueuePolicy

@@ -109,4 +109,4 @@ def returned(value: Any) -> Verdict:
         # The type only: what json says of a value may quote it.
         message = f"{_HAS_RUN}: the result cannot be stored as JSON ({name_of(error)})"
         return Unkeepable(Failure("rejected", f"{message}; return JSON values or bytes"))
-    return Success(result.data, result.content_type)
+    return Success(*result)

@@ -4,7 +4,7 @@ Decided here, carried out by the loop. Reads no clock and rolls no dice: jitter 
 """
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from tradewind.backoff import delay_ms
 from tradewind.fleet import QueuePolicy
@@ -28,9 +28,8 @@ FAULT: Final = Failure("error", "internal error of the worker; its log says wher
 _UNSENDABLE: Final = Failure("error", "internal error of the worker: the report could not be sent")
 
 
-@dataclass(frozen=True, slots=True)
-class Success:
-    """The handler returned."""
+class Success(NamedTuple):
+    """The handler returned. A tuple, since it is made for nearly every task."""
 
     result: bytes
     content_type: str

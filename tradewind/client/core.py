@@ -292,8 +292,7 @@ class Client:
         if self._coalescer is None:
             self._coalescer = Coalescer(self._open_stream)
         try:
-            async with asyncio.timeout(timeout_s):
-                result = await self._coalescer.send(spec)
+            result = await self._coalescer.send(spec, timeout_s=timeout_s)
         except grpc.aio.AioRpcError as error:
             raise self._router.refused(error, timeout_s) from None
         except TimeoutError:

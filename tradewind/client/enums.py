@@ -1,5 +1,7 @@
 """Short names of the wire's enum values: PENDING for TASK_STATE_PENDING."""
 
+from functools import lru_cache
+
 from tradewind.errors import InvalidTask
 from tradewind.state import State
 from tradewind.task import Priority
@@ -21,6 +23,7 @@ def short_name(name: str) -> str:
     return name
 
 
+@lru_cache(maxsize=64)  # every receipt names one of few
 def state_of(value: "task_pb2.TaskState") -> State | None:
     """Read a task state. None for one that was not set, or that a newer router knows."""
     try:

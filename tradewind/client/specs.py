@@ -59,6 +59,10 @@ class TaskRequest:
     options: TaskOptions = field(default_factory=TaskOptions)
 
 
+# `json.dumps` would make one for each payload.
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=as_json
+)
 _PLAIN = (
     *("queue", "affinity_key", "tenant", "idempotency_key", "request_id"),
     *("pin_region", "max_attempts", "origin_region"),
@@ -103,13 +107,7 @@ def _payload(args: Args) -> tuple[bytes, str]:
         raise InvalidTask.field("payload", problem)
     else:
         try:
-            text = json.dumps(
-                {} if args is None else dict(args),
-                ensure_ascii=False,
-                allow_nan=False,
-                separators=(",", ":"),
-                default=as_json,
-            )
+            text = _ENCODER.encode({} if args is None else dict(args))
             payload, content_type = text.encode(), JSON_TYPE
         except (TypeError, ValueError) as error:
             raise InvalidTask.field("payload", f"is no JSON: {error}") from None

@@ -5,6 +5,7 @@ A lone submit waits for nothing: it is written at the next turn of the loop.
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,6 +21,11 @@ from tradewind.v1 import router_pb2, task_pb2
 # With fewer messages than this unanswered, a submit goes at once; beyond, it waits FLUSH_WAIT_MS
 # for company. Two keep the pipe full while one is being answered.
 _FREE_MESSAGES = 2
+
+# What has gathered is spread over the messages that may go at once, since a router and its client
+# take turns if all of it is in one: but none gets less than this, below which it costs more than it
+# gains.
+_WORTH_A_MESSAGE = 32
 
 # An idle stream is closed: one that stays open would hold up a router's orderly shutdown.
 _IDLE_S = 1.0
@@ -57,20 +63,27 @@ class Coalescer:
         self._stream: _Stream | None = None
         self._closing = False
 
-    async def send(self, spec: task_pb2.TaskSpec) -> router_pb2.SubmitTasksResult:
+    async def send(
+        self, spec: task_pb2.TaskSpec, *, timeout_s: float
+    ) -> router_pb2.SubmitTasksResult:
         """Give the router's outcome for one spec.
 
-        Raises grpc.aio.AioRpcError if the stream broke: then the task may have been stored. A
-        caller that is cancelled before its spec was written leaves nothing behind.
+        Raises grpc.aio.AioRpcError if the stream broke, TimeoutError if there was no answer in
+        time: then the task may have been stored. A caller that is cancelled before its spec was
+        written leaves nothing behind.
         """
-        answer: asyncio.Future[router_pb2.SubmitTasksResult] = (
-            asyncio.get_running_loop().create_future()
-        )
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[router_pb2.SubmitTasksResult] = loop.create_future()
         self._queue.append(_Waiting(spec, spec.ByteSize(), answer))
         if self._runner is None or self._runner.done():
             self._runner = asyncio.create_task(self._run())
         self._changed.set()
-        return await answer
+        # A timer of our own: asyncio.timeout would be a sixth of a submit's cost.
+        timer = loop.call_later(timeout_s, _give_up, answer)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
 
     async def close(self) -> None:
         """End the stream. Submits without an answer end as cancelled."""
@@ -116,7 +129,7 @@ class Coalescer:
                     return
                 continue
             await self._company(stream, reader)
-            if batch := self._take():
+            if batch := self._take(_FREE_MESSAGES - len(stream.unanswered)):
                 sequence = next(self._sequence)
                 stream.unanswered[sequence] = batch
                 specs = [waiting.spec for waiting in batch]
@@ -155,10 +168,13 @@ class Coalescer:
             return False
         return True
 
-    def _take(self) -> list[_Waiting]:
+    def _take(self, free: int) -> list[_Waiting]:
+        """Take the specs of the next message, of `free` that may go at once."""
         batch: list[_Waiting] = []
         size = 0
-        while self._queue and len(batch) < MAX_FLUSH:
+        messages = max(1, min(free, len(self._queue) // _WORTH_A_MESSAGE))
+        most = min(MAX_FLUSH, math.ceil(len(self._queue) / messages))
+        while self._queue and len(batch) < most:
             waiting = self._queue[0]
             if batch and size + waiting.size > MAX_PAYLOAD_BYTES:
                 break
@@ -176,6 +192,11 @@ class Coalescer:
         for waiting in everyone:
             if not waiting.answer.done():
                 waiting.answer.set_exception(error)
+
+
+def _give_up(answer: "asyncio.Future[router_pb2.SubmitTasksResult]") -> None:
+    if not answer.done():
+        answer.set_exception(TimeoutError())
 
 
 def _cancel(batch: "list[_Waiting] | deque[_Waiting]") -> None:

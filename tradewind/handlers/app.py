@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from tradewind.handlers.classes import as_json
 from tradewind.handlers.context import Context
@@ -26,9 +26,8 @@ _A = TypeVar("_A", bound=After)
 _E = TypeVar("_E", bound=OnError)
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a handler returned, as it is stored."""
+class Result(NamedTuple):
+    """What a handler returned, as it is stored. A tuple, since it is made for nearly every task."""
 
     data: bytes
     content_type: str
@@ -219,7 +218,7 @@ def encode_result(value: Any) -> Result:
     """
     if value is None:
         return _NOTHING
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, _BINARY):
         result = Result(memoryview(cast("bytes", value)).tobytes(), BYTES)  # exactly bytes
     else:  # a lone surrogate is a UnicodeEncodeError: ValueError
         result = Result(_ENCODER.encode(value).encode(), JSON)
@@ -229,6 +228,7 @@ def encode_result(value: Any) -> Result:
 
 
 _NOTHING: Final = Result(b"null", JSON)
+_BINARY: Final = (bytes, bytearray, memoryview)  # a union of them is made anew at every look
 # Made once: json.dumps makes one for each call that sets anything.
 _ENCODER: Final = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=as_json

@@ -12,7 +12,7 @@ _log = logging.getLogger("tradewind.task")
 class Flag:
     """Yes or no, for any thread. Nobody waits for it: so it needs no lock, as an Event does."""
 
-    _is_set = False  # of the class: three belong to every attempt, and nearly all stay as they are
+    _is_set = False
 
     def is_set(self) -> bool:
         """Whether it is a yes."""
@@ -27,17 +27,37 @@ class Flag:
         self._is_set = False
 
 
+class _Raised:
+    """A Flag that is made when somebody asks for it: of most attempts nobody does."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, signals: object, owner: type) -> Flag:
+        # Of two threads that ask at the same time both get the same one: setdefault is one step.
+        return vars(signals).setdefault(self._name, Flag())
+
+    def __set__(self, signals: object, flag: Flag) -> None:
+        vars(signals)[self._name] = flag
+
+
 class Signals:
     """The worker's side of a Context: what it tells a running handler. Safe from any thread."""
 
-    __slots__ = ("cancelled", "doubtful", "noticed", "report")
+    cancelled = _Raised()  # stop, the result no longer counts
+    doubtful = _Raised()  # the lease could not be renewed, it may have ended
+    noticed = _Raised()  # the handler has looked, and knows that it is to stop
+    report: Callable[[float, str], None]  # takes progress, from any thread
 
-    def __init__(self) -> None:
-        """Nothing has been signalled."""
-        self.cancelled = Flag()  # stop, the result no longer counts
-        self.doubtful = Flag()  # the lease could not be renewed, it may have ended
-        self.noticed = Flag()  # the handler has looked, and knows that it is to stop
-        self.report: Callable[[float, str], None] = _ignore  # takes progress, from any thread
+    def __init__(self, report: Callable[[float, str], None] | None = None) -> None:
+        """Nothing has been signalled. `report` goes nowhere if it is not given."""
+        self.report = report or _ignore
+
+    @property
+    def has_noticed(self) -> bool:
+        """Whether `noticed` is set."""
+        flag = vars(self).get("noticed")
+        return flag is not None and flag.is_set()
 
 
 class Facts(Protocol):

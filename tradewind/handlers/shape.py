@@ -67,22 +67,23 @@ def _object(payload: bytes) -> dict[str, Any]:
     if not payload:
         return {}
     try:
+        text = payload.decode()
+        value, end = _READ(text)
+        if end != len(text):
+            value = _json(payload)
+    except (ValueError, RecursionError):
         value = _json(payload)
-    except (ValueError, RecursionError):  # admission checks it, but not everything comes by gRPC
-        raise Reject("the payload is not valid JSON") from None
     if not isinstance(value, dict):
         raise Reject("the payload must be a JSON object: its members are the handler's arguments")
     return cast("dict[str, Any]", value)
 
 
 def _json(payload: bytes) -> Any:
-    """As json.loads, which looks for other encodings and for white space first."""
+    """By json.loads, which looks for other encodings and for white space first."""
     try:
-        text = payload.decode()
-        value, end = _READ(text)
-    except ValueError:
         return json.loads(payload)
-    return value if end == len(text) else json.loads(payload)
+    except (ValueError, RecursionError):  # admission checks it, but not everything comes by gRPC
+        raise Reject("the payload is not valid JSON") from None
 
 
 def shape_of(function: Callable[..., Any]) -> Shape:

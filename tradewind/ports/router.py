@@ -33,7 +33,7 @@ class Intake(Protocol):
     ) -> tuple[list[EnqueueOutcome | StoreError], Mapping[int, int]]:
         """Store each task unless its id, or its ledger entry, is known.
 
-        Returns outcomes in order, and ready depth by partition as seen by the scripts (the load
+        Returns outcomes in order, and the ready tasks of each partition before these (the load
         report). Nothing is stored after min(timeout_s, NOT_AFTER_MS) from now by the store's clock.
         """
         ...

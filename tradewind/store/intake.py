@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -33,12 +33,8 @@ class IntakeRole(Role):
         by_partition: dict[int, list[int]] = {}
         for index, task in enumerate(tasks):
             by_partition.setdefault(birth_partition(task.task_id), []).append(index)
-        storing = [
-            self._enqueue_in(partition, [tasks[i] for i in indices], timeout_s)
-            for partition, indices in by_partition.items()
-        ]
-        # One, as mostly, needs no task of its own: that would cost 30 us.
-        answers = [await storing[0]] if len(storing) == 1 else await asyncio.gather(*storing)
+        groups = [(partition, [tasks[i] for i in by]) for partition, by in by_partition.items()]
+        answers = await self._enqueue_each(groups, time.monotonic() + timeout_s)
         outcomes: list[EnqueueOutcome | StoreError] = [_UNANSWERED] * len(tasks)
         depths: dict[int, int] = {}
         for (partition, indices), answer in zip(by_partition.items(), answers, strict=True):
@@ -52,23 +48,45 @@ class IntakeRole(Role):
                 outcomes[index] = replies.enqueued(tasks[index].task_id, item)
         return outcomes, depths
 
+    async def _enqueue_each(
+        self, groups: Sequence[tuple[int, list[NewTask]]], until_s: float
+    ) -> list[list[Any] | StoreError]:
+        """Store the tasks of each partition in one write; answers in the order of `groups`.
+
+        Partitions whose node is not connected go alone: the others are not to wait for that.
+        """
+        nodes = self._client.nodes
+        calls: list[Call] = []
+        alone: dict[int, Coroutine[Any, Any, list[Any] | StoreError]] = {}
+        for place, (partition, tasks) in enumerate(groups):
+            now_ms = nodes.known_now_ms(partition) if nodes.ready_owner(partition) else None
+            if now_ms is None:
+                alone[place] = self._enqueue_in(partition, tasks, until_s)
+            else:
+                calls.append(self._enqueue_call(partition, tasks, now_ms, until_s))
+        together = self._client.run_each(calls, timeout_s=until_s - time.monotonic())
+        if not alone:
+            return await together
+        answers, others = await asyncio.gather(together, asyncio.gather(*alone.values()))
+        for place, answer in zip(alone, others, strict=True):
+            answers.insert(place, answer)
+        return answers
+
     async def _enqueue_in(
-        self, partition: int, tasks: list[NewTask], timeout_s: float
+        self, partition: int, tasks: list[NewTask], until_s: float
     ) -> list[Any] | StoreError:
-        until_s = time.monotonic() + timeout_s
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(until_s - time.monotonic()):
                 server_now_ms = await self._client.nodes.server_now_ms(partition)
-            left_s = until_s - time.monotonic()
-            call = self._enqueue_call(partition, tasks, server_now_ms, left_s)
-            return await self._client.run(call, timeout_s=left_s)
+            call = self._enqueue_call(partition, tasks, server_now_ms, until_s)
+            return await self._client.run(call, timeout_s=until_s - time.monotonic())
         except TimeoutError:
             return StoreUnavailable(self.region, "no answer in time", sent=False)
         except StoreError as error:
             return error
 
     def _enqueue_call(
-        self, partition: int, tasks: list[NewTask], server_now_ms: int, left_s: float
+        self, partition: int, tasks: list[NewTask], server_now_ms: int, until_s: float
     ) -> Call:
         keys = self._client.keys[partition]
         item_keys: list[Arg] = []
@@ -83,10 +101,11 @@ class IntakeRole(Role):
                 _shape(
                     task.queue, task.name, task.priority, task.epoch, task.max_crashes, task.fence
                 ),
-                layout.slim(task.packed, task.queue, task.name),
+                layout.slim(task.packed, task.queue, task.name, self.region),
                 self._terms(task, server_now_ms),
                 "" if mark is None else _mark(mark),
             )
+        left_s = until_s - time.monotonic()
         wait_ms = min(int(left_s * SECOND_MS), NOT_AFTER_MS)
         script = scripts.load("enqueue")
         parts = script.joined(

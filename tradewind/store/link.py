@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import hiredis
@@ -26,6 +27,25 @@ CONNECT_TIMEOUT_S = 3.0
 RETRY_FIRST_S, RETRY_MAX_S = 0.1, 2.0
 
 
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """Commands that were sent together, and what has been answered so far."""
+
+    count: int
+    answer: "asyncio.Future[list[Reply]]"
+    replies: list[Reply] = field(default_factory=list[Reply])
+
+    def fail(self, error: StoreUnavailable) -> None:
+        """What has been answered counts; what has not ends with `error`."""
+        if self.answer.done():
+            return
+        if self.replies:
+            self.answer.set_result([*self.replies, *[error] * (self.count - len(self.replies))])
+        else:
+            self.answer.set_exception(error)
+            self.answer.exception()  # seen: a caller that was cancelled does not come for it
+
+
 class Link:
     """A pipelined connection. Lost, it is made anew by the next call; calls under way fail."""
 
@@ -41,7 +61,7 @@ class Link:
         self._connection: AbstractConnection | None = None
         self._greeted = False
         self._outgoing: list[bytes] = []
-        self._waiting: deque[asyncio.Future[Reply]] = deque()
+        self._waiting: deque[_Asked] = deque()
         self._tasks: list[asyncio.Task[None]] = []
         self._farewells: set[asyncio.Task[None]] = set()
         self._flush = asyncio.Event()
@@ -55,23 +75,29 @@ class Link:
     async def call(self, commands: Sequence[Command], *, timeout_s: float) -> list[Reply]:
         """Send commands together; replies in order, error replies as exceptions in the list.
 
-        Raises StoreUnavailable, with `sent` False only if no byte can have left.
+        Raises StoreUnavailable, with `sent` False only if no byte can have left. If some have been
+        answered, it stands in the list for each of the others.
         """
-        sent_s: float | None = None
+        loop = asyncio.get_running_loop()
+        over_s = loop.time() + timeout_s
+        if not self._greeted:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._open_once()
+            except TimeoutError:
+                raise StoreUnavailable(self.region, "no answer in time", sent=False) from None
+        asked = self._send(commands)
+        # A timer of our own: asyncio.timeout would cost as much as the rest of this call.
+        timer = loop.call_at(over_s, self._give_up, asked, time.monotonic())
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._open_once()
-                futures = self._send(commands)
-                sent_s = time.monotonic()
-                if len(futures) == 1:
-                    return [await futures[0]]
-                return list(await asyncio.gather(*futures))
-        except TimeoutError:
-            if sent_s is not None:
-                self._suspect(sent_s)
-            raise StoreUnavailable(
-                self.region, "no answer in time", sent=sent_s is not None
-            ) from None
+            return await asked.answer
+        finally:
+            timer.cancel()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is connected and greeted."""
+        return self._greeted
 
     async def ready(self) -> None:
         """Connect and greet unless that has been done. Raises StoreError."""
@@ -86,16 +112,22 @@ class Link:
             self._lose(self._connection, "closed")
         await asyncio.gather(*self._farewells, return_exceptions=True)
 
-    def _send(self, commands: Sequence[Command]) -> list[asyncio.Future[Reply]]:
-        loop = asyncio.get_running_loop()
-        futures: list[asyncio.Future[Reply]] = [loop.create_future() for _ in commands]
-        self._outgoing += [_pack(command) for command in commands]
-        self._waiting.extend(futures)
+    def _send(self, commands: Sequence[Command]) -> "_Asked":
+        asked = _Asked(len(commands), asyncio.get_running_loop().create_future())
+        if not commands:
+            asked.answer.set_result([])
+            return asked
+        self._outgoing += [pack(command) for command in commands]
+        self._waiting.append(asked)
         self._flush.set()
-        return futures
+        return asked
 
     async def _exchange(self, commands: Sequence[Command]) -> list[Reply]:
-        return list(await asyncio.gather(*self._send(commands)))
+        answers = await self._send(commands).answer
+        for answer in answers:
+            if isinstance(answer, StoreUnavailable):
+                raise answer
+        return answers
 
     async def _open_once(self) -> None:
         """Connect unless connected; concurrent callers share one attempt."""
@@ -171,9 +203,12 @@ class Link:
                 except (redis_errors.BusyLoadingError, redis_errors.ResponseError) as error:
                     reply = error  # LOADING is a reply, though redis-py files it under loss
                 self._heard_s = time.monotonic()
-                waiter = self._waiting.popleft()
-                if not waiter.done():
-                    waiter.set_result(reply)
+                asked = self._waiting[0]
+                asked.replies.append(reply)
+                if len(asked.replies) == asked.count:
+                    self._waiting.popleft()
+                    if not asked.answer.done():
+                        asked.answer.set_result(asked.replies)
         except (OSError, redis_errors.RedisError) as error:
             self._lose(connection, cause_of(error))
 
@@ -189,15 +224,18 @@ class Link:
                 task.cancel()
         self._tasks = []
         self._part(connection)
-        for waiter in waiting:
-            if not waiter.done():
-                waiter.set_exception(StoreUnavailable(self.region, cause, sent=True))
-                waiter.exception()  # seen: a caller that was cancelled does not come for it
+        for asked in waiting:
+            asked.fail(StoreUnavailable(self.region, cause, sent=True))
 
     def _part(self, connection: AbstractConnection) -> None:
         farewell = asyncio.create_task(connection.disconnect(nowait=True))
         self._farewells.add(farewell)
         farewell.add_done_callback(self._farewells.discard)
+
+    def _give_up(self, asked: _Asked, sent_s: float) -> None:
+        """Its time is over. Replies that come yet are still counted."""
+        asked.fail(StoreUnavailable(self.region, "no answer in time", sent=True))
+        self._suspect(sent_s)
 
     def _suspect(self, since_s: float) -> None:
         """Drop the connection if nothing was heard on it since: it may be half-open."""
@@ -212,7 +250,8 @@ async def read_reply(connection: AbstractConnection) -> Any:
     )
 
 
-def _pack(command: Command) -> bytes:
+def pack(command: Command) -> bytes:
+    """A command as it goes over the wire. In C: redis-py's own takes 1.3 ms for 192 keys."""
     return cast("bytes", hiredis.pack_command(tuple(command)))  # pyright: ignore[reportArgumentType, reportUnknownMemberType]  # its stub knows tuples of one
 
 

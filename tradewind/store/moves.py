@@ -168,7 +168,7 @@ class InboxRole(MoveRole):
                 "queue": task.queue,
                 "name": task.name,
                 "priority": int(task.priority),
-                "packed": layout.slim(task.record.packed, task.queue, task.name),
+                "packed": layout.slim(task.record.packed, task.queue, task.name, self.region),
                 "fence": ",".join(task.record.fence),
                 "token": task.record.token,
                 "hops": hops,

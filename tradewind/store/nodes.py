@@ -26,7 +26,8 @@ from tradewind.store.keys import PartitionKeys, partition_keys
 from tradewind.store.link import Exchange, Link, Reply
 from tradewind.store.tags import SUPPORTED, tags
 
-FORMAT = 1  # of the records; a newer one is refused, one older is read
+FORMAT = 2  # of the records; a newer one is refused, one older is read
+OLDEST_FORMAT = 2  # 1 was that of unreleased versions, whose records lie otherwise
 REFRESH_EVERY_S = 30.0
 _LEARN_TIMEOUT_S, _ASK_TIMEOUT_S = 3.0, 1.0  # of all nodes, of one: a dead one is not alone
 _DOUBT_EVERY_S = 1.0  # a failover takes seconds; asking more often finds nothing new
@@ -60,12 +61,22 @@ class Nodes:
 
     async def owner(self, partition: int) -> Link:
         """The link to the node that serves `partition`."""
-        if self.is_cluster:
-            if not self._learnt_s:
-                await self.learn()
-            elif time.monotonic() - self._learnt_s > REFRESH_EVERY_S:
-                self._learn_aside()
+        if self.is_cluster and not self._learnt_s:
+            await self.learn()
+        self._refresh()
         return self._link(self._owners[partition])
+
+    def ready_owner(self, partition: int) -> Link | None:
+        """The same at once; None unless the node is known and connected."""
+        link = self._links.get(self._owners[partition])
+        if link is None or not link.is_ready or (self.is_cluster and not self._learnt_s):
+            return None
+        self._refresh()
+        return link
+
+    def _refresh(self) -> None:
+        if self.is_cluster and time.monotonic() - self._learnt_s > REFRESH_EVERY_S:
+            self._learn_aside()
 
     @property
     def is_cluster(self) -> bool:
@@ -259,8 +270,6 @@ class Nodes:
         for field, value in expected.items():
             if found[field] != value:
                 raise IdentityMismatch(self._region.name, field, found[field], value)
-        if int(found["format"]) > FORMAT:
-            raise IdentityMismatch(
-                self._region.name, "format", found["format"], f"{FORMAT} or older"
-            )
+        if not OLDEST_FORMAT <= int(found["format"]) <= FORMAT:
+            raise IdentityMismatch(self._region.name, "format", found["format"], str(FORMAT))
         self._note_clock(address, int(found["now_ms"]))

@@ -5,6 +5,7 @@ else writes to our keys.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 from redis import exceptions as redis_errors
@@ -163,7 +164,7 @@ def hit(parts: Sequence[Any]) -> LedgerHit:
 def enqueued(task_id: str, item: Reply) -> EnqueueOutcome:
     """One item of an enqueue."""
     if isinstance(item, bytes):  # nearly all
-        return Stored(task_id, State(word(item)), created=True)
+        return Stored(task_id, _state(item), created=True)
     parts = tagged(item, "enqueue", "known", "tombstone", "late", "hit")
     match parts[0]:
         case "hit":
@@ -174,6 +175,11 @@ def enqueued(task_id: str, item: Reply) -> EnqueueOutcome:
             return TooLate(task_id)
         case _:
             return known(task_id, parts[1])
+
+
+@lru_cache(maxsize=16)  # far above the states that there are
+def _state(letter: bytes) -> State:
+    return State(word(letter))
 
 
 def known(task_id: str, letter: bytes) -> Stored:
@@ -238,7 +244,7 @@ def claim(region: str, partition: int, parts: Sequence[Any], now_ms: int) -> Cla
         int(epoch),
         int(attempt),
         int(crashes),
-        layout.whole(stored, queue, name),
+        layout.whole(stored, queue, name, region),
         hops,
         birth_ms(task_id) + int(age),
         int(ready),
@@ -270,7 +276,7 @@ def record(region: str, task_id: str, flat: Reply) -> Record | Pointer | None:
         task_id=task_id,
         region=region,
         state=State(state),
-        packed=layout.whole(f.get("p", b""), _text(f, "q"), _text(f, "n")),
+        packed=layout.whole(f.get("p", b""), _text(f, "q"), _text(f, "n"), region),
         epoch=epoch,
         token=_int(f, "tk"),
         attempts=_int(f, "at"),

@@ -15,7 +15,7 @@ from redis.asyncio.connection import AbstractConnection
 
 from tradewind.errors import StoreError, StoreUnavailable
 from tradewind.store.keys import PartitionKeys
-from tradewind.store.link import cause_of, read_reply
+from tradewind.store.link import cause_of, pack, read_reply
 from tradewind.store.region_client import RegionClient
 
 _MARGIN_S = 3.0  # a blocking call is given up this long after Redis should have answered
@@ -152,7 +152,8 @@ class Waits:
         try:
             async with asyncio.timeout(timeout_s + _MARGIN_S):
                 line = await self._line(min(partitions))
-                await line.connection.send_command("BLPOP", *keys, max(timeout_s, 0.01))
+                command = pack(["BLPOP", *keys, f"{max(timeout_s, 0.01):.3f}"])
+                await line.connection.send_packed_command([command])
                 reply = await read_reply(line.connection)
         except (OSError, TimeoutError, redis_errors.RedisError) as error:
             if line is not None:

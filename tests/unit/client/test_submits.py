@@ -60,6 +60,15 @@ async def test_submits_that_meet_share_messages_and_each_gets_its_own_outcome(
             assert isinstance(outcome, Receipt)
 
 
+@pytest.mark.parametrize(("count", "sizes"), [(40, [40]), (101, [51, 50])])
+async def test_many_that_meet_are_spread_over_two_messages_so_that_one_can_be_answered_meanwhile(
+    client: Client, router: ScriptedRouter, count: int, sizes: list[int]
+) -> None:
+    await asyncio.gather(*(client.submit(f"t{n}") for n in range(count)))
+
+    assert [len(specs) for specs in router.messages] == sizes
+
+
 async def test_submits_that_come_while_messages_are_unanswered_wait_together(
     client: Client, router: ScriptedRouter
 ) -> None:

@@ -1,7 +1,7 @@
 """The settler against a real store: what cannot be packed, and what it does to its neighbours."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from tests.unit.worker.world import KEEP_MS, PLACE, Parts, a_task, claims
@@ -38,7 +38,7 @@ async def settler_of(
         fleet=fleet,
         guard=parts.guard,
         reach=parts.reach,
-        on_settled=lambda settlement, outcome: said.update({settlement.claim.task_id: outcome}),
+        on_settled=lambda settled: said.update({s.claim.task_id: what for s, what in settled}),
     )
     running = asyncio.create_task(settler.run())
     yield settler, said
@@ -143,10 +143,11 @@ async def test_a_fault_of_ours_at_one_batch_holds_up_neither_the_next_nor_the_wo
     parts = Parts(home, one_region)
     said: list[str] = []
 
-    def settled(settlement: Settlement, outcome: str) -> None:
-        if outcome == "released":
-            raise RuntimeError
-        said.append(settlement.claim.task_id)
+    def settled(settled: Sequence[tuple[Settlement, str]]) -> None:
+        for settlement, outcome in settled:
+            if outcome == "released":
+                raise RuntimeError
+            said.append(settlement.claim.task_id)
 
     settler = Settler(
         home, fleet=one_region, guard=parts.guard, reach=parts.reach, on_settled=settled

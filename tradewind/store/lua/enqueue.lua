@@ -21,7 +21,8 @@
 --                    never, keep_ms of the record once expired, done_key KEY:UNTIL: see lib/done
 -- EACH ARGV mark     "" = no ledger entry here, or "window_ms:SIZE:", a request tag of SIZE bytes
 --                    and the digest of the payload
--- RETURNS {"ok", now_ms, depth, item...} | {"moving"}; item: the state in which it was stored
+-- RETURNS {"ok", now_ms, ready, item...} | {"moving"}; ready: tasks that were so before; item: the
+-- RETURNS state in which it was stored
 -- RETURNS | {"known", state} | {"tombstone"} | {"late"}
 -- RETURNS | {"hit", task_id, region, epoch, confirmed, lease_left_ms, mine, same_payload, adopted,
 -- RETURNS state}
@@ -39,7 +40,7 @@ for i = 0, items - 1 do
   end
 end
 
-local reply = { 'ok', int(now_ms), 0 }
+local reply = { 'ok', int(now_ms), depth(c.counts) }
 for i = 0, items - 1 do
   local k, a = 6 + i * KEYS_EACH, 5 + i * ARGV_EACH
   local record, s, mark = KEYS[k], c.shapes[ARGV[a + 2]], ARGV[a + 5]
@@ -67,5 +68,4 @@ for i = 0, items - 1 do
   reply[#reply + 1] = item
 end
 line_up(c)
-reply[3] = depth(c.counts)
 return reply

@@ -26,9 +26,9 @@ class IntakeRole(Role):
     ) -> tuple[list[EnqueueOutcome | StoreError], Mapping[int, int]]:
         """Store each task unless its id or ledger entry is known. Nothing is ever late here."""
         del timeout_s
-        outcomes: list[EnqueueOutcome | StoreError] = [self._enqueued(task) for task in tasks]
         places = {ids.parse(task.task_id).partition for task in tasks}
-        return outcomes, {place: self.room.depth(place) for place in places}
+        ready = {place: self.room.depth(place) for place in places}
+        return [self._enqueued(task) for task in tasks], ready
 
     def _enqueued(self, task: NewTask) -> EnqueueOutcome:
         found = self.room.find(task.task_id)

@@ -3,6 +3,6 @@
 -- payload, too, so that nothing is answered with the result of another one. Returns key of the
 -- mark, and ms that are left.
 local function done_mark(prefix, dd, now_ms)
-  local key, until_ms = string.match(dd, '^(%x+):(%d+)$')
-  return prefix .. 'done:' .. key, tonumber(until_ms) - now_ms
+  local colon = string.find(dd, ':', 1, true)
+  return prefix .. 'done:' .. string.sub(dd, 1, colon - 1), string.sub(dd, colon + 1) - now_ms
 end

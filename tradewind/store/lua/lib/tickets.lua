@@ -1,8 +1,8 @@
 -- What claim knows of the tasks behind tickets, by id: read and touched before anything is
 -- written. A ticket is good if its record is PENDING at the ticket's revision. Its fate: 'run' if
 -- the caller has the handler, else 'park'; one that has expired, or whose fingerprint was completed
--- by `first`, only 'end's. Most tasks wait for their first run with FRESH fields, so that
--- there is nothing more to read: what says nothing is absent.
+-- by `first`, only 'end's. Most tasks wait for their first run with FRESH fields, and dd where they
+-- were deduplicated, so that there is nothing more to read: what says nothing is absent.
 local FRESH = 5 -- s, n, c, p and q
 local NONE = {}
 
@@ -26,23 +26,24 @@ local function look(c, id, queue)
   end
   local record = c.prefix .. 't:' .. id
   -- Touched, and read with all that taking it needs: this is the hottest path.
-  local v = redis.pcall('HMGET', record, 's', 'n', 'c', 'p')
+  local v = redis.pcall('HMGET', record, 's', 'n', 'c', 'p', 'dd')
   if has_left(v) then
     return nil
   end
-  local more = redis.call('HLEN', record) == FRESH and NONE
-    or redis.call('HMGET', record, 'rv', 'pr', 'dd', 'ex', 'cr', 'wt', 'tk', 'ep', 'at')
+  local dd = v[5]
+  local more = redis.call('HLEN', record) == (dd and FRESH + 1 or FRESH) and NONE
+    or redis.call('HMGET', record, 'rv', 'pr', 'ex', 'cr', 'wt', 'tk', 'ep', 'at')
   local t = { id = id, record = record, state = v[1], revision = more[1] or '1',
-    place = place_of(more[2] or '1', more[5]), read = v, more = more,
-    fate = is_over(more[4], c.now_ms) and 'end' or c.handlers[v[2]] and 'run' or 'park' }
-  if more[3] then
-    local mark, left_ms = done_mark(c.prefix, more[3], c.now_ms)
-    if not here({ mark }) then
+    place = place_of(more[2] or '1', more[4]), read = v, more = more,
+    fate = is_over(more[3], c.now_ms) and 'end' or c.handlers[v[2]] and 'run' or 'park' }
+  if dd and dd ~= '' then
+    local mark, left_ms = done_mark(c.prefix, dd, c.now_ms)
+    local first = redis.pcall('GET', mark) -- touched, too
+    if has_left(first) then
       return nil
     end
     -- Past its own window a task is nobody's copy: the mark is of a later one that was run.
-    local first = left_ms > 0 and redis.call('GET', mark)
-    if first and first ~= id then
+    if left_ms > 0 and first and first ~= id then
       t.mark, t.first, t.fate = mark, c.prefix .. 't:' .. first, 'end'
       if not here({ t.first }) then
         return nil
