@@ -30,7 +30,7 @@ from worker.upkeep import Keeper
 from worker.views import Views
 
 _log = logging.getLogger(__name__)
-_TELL_EVERY_S: Final = 0.2
+_TELL_EVERY_S: Final = 0.5
 _LINGER_S: Final = 60.0  # a step of a move takes 10 s at most (courier.py), and there are three
 _SHORT_GRACE_S: Final = 1.0  # what a second signal leaves
 _STANDS: Final = (False, "a coroutine holds the event loop")
