@@ -36,7 +36,7 @@ BOUNDED_LOAD: Final = 1.25
 MIN_TEMPERATURE_S: Final = 0.1
 #: seconds per second; temperature by the age of the best region's report; own choice
 TEMPERATURE_PER_AGE: Final = 0.3
-#: share; of the band, within which tasks return home: two thresholds, so no back and forth; own choice
+#: share; of the band, within which tasks return home: two thresholds, so no swinging; own choice
 RETURN_BAND: Final = 0.5
 #: ms; round trips that differ by less differ by noise: one host, one metro area; own choice
 EQUALLY_NEAR_MS: Final = 5.0
