@@ -192,7 +192,9 @@ async def test_a_killed_courier_loses_nothing_of_what_it_was_moving(rough: Yard,
         await submitting
         tasks = await work.all_settled()
     holds_after_a_kill(rough, tasks)
-    assert {next(stay.region for stay in task.hops) for task in tasks.values()} == {"eu-west"}
+    # All that were done by the kill; while nobody works there, others go elsewhere at once.
+    began = [next(stay.region for stay in task.hops) for task in tasks.values()]
+    assert began.count("eu-west") > moment
     # Each died in eu-west once, and was moved once: nowhere was it started more often than allowed.
     for task_id, task in tasks.items():
         assert len(task.hops) == 2

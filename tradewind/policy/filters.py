@@ -78,7 +78,8 @@ def conditions(
     limits = region.limits
     if view.depth >= limits.max_backlog:
         found.append(BACKLOG)
-    if wait * 1000 > limits.max_wait_ms:
+    # Where nobody works for a moment the wait is a guess, and `unserved_after` gives them time.
+    if wait * 1000 > limits.max_wait_ms and (view.slots or view.rate):
         found.append(WAIT)
     return tuple(found)
 

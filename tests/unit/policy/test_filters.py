@@ -55,8 +55,11 @@ CONDITIONS: dict[str, tuple[RegionView, list[str]]] = {
             filters.UNKNOWN,
             filters.FULL,
             filters.BACKLOG,
-            filters.WAIT,
         ],
+    ),
+    "where nobody works for a moment the wait is a guess": (
+        unserved("eu", unserved_for_s=14.9, depth=40),
+        [],
     ),
 }
 
