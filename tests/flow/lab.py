@@ -224,7 +224,7 @@ class Lab:
     def logs(self) -> str:
         """What the workers said."""
         files = sorted(self._home.glob("worker-*.log"))
-        return "\n".join(f"--- {f.name}\n{f.read_text()[-4000:]}" for f in files)
+        return "\n".join(f"--- {f.name}\n{f.read_text()}" for f in files)
 
 
 def free_address() -> str:
