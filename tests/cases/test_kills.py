@@ -192,12 +192,12 @@ async def test_a_killed_courier_loses_nothing_of_what_it_was_moving(rough: Yard,
         await submitting
         tasks = await work.all_settled()
     holds_after_a_kill(rough, tasks)
-    # All that were done by the kill; while nobody works there, others go elsewhere at once.
-    began = [next(stay.region for stay in task.hops) for task in tasks.values()]
-    assert began.count("eu-west") > moment
+    # All that were done by the kill began there; while nobody works there, others go elsewhere.
+    began = {task_id: next(stay.region for stay in task.hops) for task_id, task in tasks.items()}
+    assert list(began.values()).count("eu-west") > moment
     # Each died in eu-west once, and was moved once: nowhere was it started more often than allowed.
     for task_id, task in tasks.items():
-        assert len(task.hops) == 2
+        assert len(task.hops) == (2 if began[task_id] == "eu-west" else 1)
         starts = rough.ledger.regions(task_id)
         lost = [line for line in rough.ledger.lines(task_id, "start") if line.pid == killed]
         assert starts.count("eu-west") <= ATTEMPTS + bool(lost)
