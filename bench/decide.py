@@ -69,11 +69,10 @@ def measure(*, repetitions: int = 7, tasks: int = 2_000) -> dict[str, Any]:
     world = fleet()
     found: dict[str, Any] = {"target_us": TARGET_US, "regions": len(_NAMES), "rules": 50}
     plain = Draft("x", labels={"class": "b1"})
-    keyed = plain._replace(affinity_key="user-42")
+    keyed, named = plain._replace(affinity_key="user-42"), plain._replace(request_id="r-1")
     for where, depth in (("home", 0), ("spill", 60)):
-        for what, draft in (("plain", plain), ("keyed", keyed)):
-            routes = Routes(world, Seen(world, depth), _dice())
-            resolved = resolve(draft, world)
+        for what, draft in (("plain", plain), ("keyed", keyed), ("by request_id", named)):
+            routes, resolved = Routes(world, Seen(world, depth), _dice()), resolve(draft, world)
             found[f"cached, {what}, {where}"] = _us(
                 lambda draft=draft, resolved=resolved, routes=routes: routes.choose(
                     draft, resolved, "", {}
@@ -81,18 +80,10 @@ def measure(*, repetitions: int = 7, tasks: int = 2_000) -> dict[str, Any]:
                 repetitions,
                 tasks,
             )
-        named, seen = plain._replace(request_id="r-1"), Seen(world, depth)
+        seen, resolved = Seen(world, depth), resolve(named, world)
         routes = Routes(world, seen, _dice())
-        resolved = resolve(named, world)
-        found[f"cached, by request_id, {where}"] = _us(
-            lambda routes=routes, resolved=resolved, named=named: routes.choose(
-                named, resolved, "", {}
-            ),
-            repetitions,
-            tasks,
-        )
         found[f"a look for each, {where}"] = _us(
-            lambda seen=seen, routes=routes, resolved=resolved, named=named: _anew(
+            lambda seen=seen, routes=routes, resolved=resolved: _anew(
                 seen, routes, named, resolved
             ),
             repetitions,

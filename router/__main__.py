@@ -141,9 +141,7 @@ def _announce(address: str, http: HttpServer | None) -> None:
 
 def _signals(reload: Callable[[], None]) -> tuple[asyncio.Event, asyncio.Event]:
     """(stop, hurry): set by the first and the second SIGTERM or SIGINT. SIGHUP calls `reload`."""
-    stop, hurry = asyncio.Event(), asyncio.Event()
-
-    stops = Stops()
+    stop, hurry, stops = asyncio.Event(), asyncio.Event(), Stops()
 
     def signalled() -> None:
         if not stops.is_new():

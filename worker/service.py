@@ -293,20 +293,20 @@ class Service:
         stop: asyncio.Future[None] = loop.create_future()
         hurry: asyncio.Future[None] = loop.create_future()
 
-        heard, noticed = Stops(), Stops()
-
-        def signalled() -> None:
-            if not heard.is_new():
-                return
-            if stop.done():
-                loop.call_later(_SHORT_GRACE_S, _resolve, hurry)
-            _resolve(stop)
-
+        # Counted where they are heard at once: to a loop that was held, all of them come together.
+        stops, requests = Stops(), 0
         graces = itertools.chain((grace_s,), itertools.repeat(_SHORT_GRACE_S))
 
         def noted(_number: int, _frame: FrameType | None) -> None:
-            if noticed.is_new():
+            nonlocal requests
+            if stops.is_new():
+                requests += 1
                 self._guard.watch.end_in(next(graces))
+
+        def signalled() -> None:
+            if requests > 1:
+                loop.call_later(_SHORT_GRACE_S, _resolve, hurry)
+            _resolve(stop)
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, signalled)

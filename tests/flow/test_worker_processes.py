@@ -12,6 +12,7 @@ import pytest
 
 from tests.flow.lab import Lab, ended_with, free_address
 from tests.harness.receiver import SECRET
+from tradewind.errors import SetupError
 from tradewind.local.metrics_dir import MetricsDir
 from tradewind.state import State
 
@@ -189,3 +190,11 @@ def test_what_nobody_holds_goes_when_the_next_pool_starts(
     held.close()
     own.close()
     assert directories() == {str(tmp_path / "tradewind-metrics-y")}
+
+
+def test_without_a_directory_for_temporary_files_it_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    with pytest.raises(SetupError, match="set TMPDIR"):
+        MetricsDir()

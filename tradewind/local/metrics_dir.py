@@ -18,6 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from tradewind.errors import SetupError
+
 VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"  # in the environment of a child: of prometheus_client
 _PREFIX: Final = "tradewind-metrics-"
 
@@ -26,9 +28,15 @@ class MetricsDir:
     """Belongs to a parent."""
 
     def __init__(self) -> None:
-        """Make one, and remove those that nobody holds."""
-        _clear()
-        self.path, self._held = _make()
+        """Make one, and remove those that nobody holds. Raises SetupError."""
+        try:
+            _clear()
+            self.path, self._held = _make()
+        except OSError as error:
+            raise SetupError(
+                f"no directory for the metrics of all processes can be made ({error.strerror}); "
+                "set TMPDIR to one that may be written"
+            ) from None
 
     def close(self) -> None:
         """Remove it."""

@@ -4,26 +4,11 @@ from collections.abc import Sequence
 import pytest
 
 from router.load import Load, muster
+from tests.unit.router.live import worker
 from tradewind.limits import WORKER_GONE_MS
-from tradewind.task import Heartbeat, LiveWorker
+from tradewind.task import LiveWorker
 
 PARTITIONS = 64
-
-
-def worker(name: str = "w", *, age_ms: int = 0, **changes: object) -> LiveWorker:
-    facts: dict[str, object] = {
-        "worker_id": name,
-        "region": "eu",
-        "queues": ("default",),
-        "handlers": ("a",),
-        "slots": 4,
-        "busy": 1,
-        "rate": 2.0,
-        "service_s": 0.5,
-        "started_ms": 0,
-        "version": "1",
-    }
-    return LiveWorker(Heartbeat(**(facts | changes)), age_ms)  # type: ignore[arg-type]
 
 
 def load(*workers: LiveWorker, at_ms: float = 1_000, rtt_ms: float = 0) -> Load:

@@ -1,26 +1,10 @@
 import pytest
 
 from router.signs import PeakRtt, Signs, SuccessRate
+from tests.unit.router.live import worker
 from tradewind.fleet import Fleet, Health
-from tradewind.task import Heartbeat, LiveWorker
 
 FLEET = Fleet({}, health=Health(down_after=3, up_after=3, stale_after_ms=10_000))
-
-
-def worker(name: str = "w", *, age_ms: int = 0, **changes: object) -> LiveWorker:
-    facts: dict[str, object] = {
-        "worker_id": name,
-        "region": "eu",
-        "queues": ("default",),
-        "handlers": ("a",),
-        "slots": 4,
-        "busy": 1,
-        "rate": 2.0,
-        "service_s": 0.5,
-        "started_ms": 0,
-        "version": "1",
-    }
-    return LiveWorker(Heartbeat(**(facts | changes)), age_ms)  # type: ignore[arg-type]
 
 
 def signs() -> Signs:
