@@ -1,4 +1,4 @@
-"""The first steps of the line: wait, claim. Holding, running and settling are the runner's."""
+"""The first step of the line: wait. Claiming is the intake's, all that follows the runner's."""
 
 import asyncio
 import contextlib
@@ -10,11 +10,11 @@ from tradewind.attempts.describe import name_of, where
 from tradewind.clock import Clock
 from tradewind.errors import StoreError
 from tradewind.fleet import Fleet
-from tradewind.limits import MAX_CLAIM
 from tradewind.ports import Claims, Upkeep
-from tradewind.task import ClaimBatch, Swept
+from tradewind.task import Swept
 from worker.children import Children
 from worker.guard import Guard
+from worker.intake import Change, Intake, Says
 from worker.line import CLAIM, COLD_MS, Line
 from worker.patience import Patience, lasting
 from worker.pool import Pace, Pool
@@ -28,7 +28,6 @@ _FIRST_WAIT_S: Final = 0.1  # after an error
 _BUSY_MS: Final = 50  # between two promotions of a partition by a worker without a free slot
 _FULL_S: Final = 1.0  # with all slots taken for so long a worker waits for suspects alone
 _GLANCE_S: Final = 0.05  # between two waits for hints with a backlog in hand
-_SIDE_BY_SIDE: Final = 4  # partitions claimed from at the same time: they leave in one write
 _RELEASE_TIMEOUT_S: Final = 3.0  # for handing back at the end; leases bring back what is left
 
 
@@ -58,6 +57,7 @@ class Loop:
         self.worn_out = asyncio.Event()  # so many handlers are stuck: replace this process
         self._store, self._pool, self._guard = store, pool, guard
         self._pace, self._reach, self._clock = pace, reach, clock
+        self._change, self._line = Change(), Line()
         self._timers = Timers(self._heat)
         self._runner = Runner(
             store,
@@ -66,12 +66,19 @@ class Loop:
             guard=guard,
             pace=pace,
             reach=reach,
-            hears=Hears(self._nudge, self._due, on_buried, self.worn_out.set),
+            hears=Hears(self._change.tell, self._due, on_buried, self.worn_out.set),
+        )
+        self._intake = Intake(
+            store,
+            pool,
+            line=self._line,
+            runner=self._runner,
+            pace=pace,
+            reach=reach,
+            change=self._change,
+            says=Says(self._answered, self._due),
         )
         self._tasks: set[asyncio.Task[None]] = set()
-        self._line = Line()
-        self._changed = asyncio.Event()
-        self._claiming = 0
         self._watching: asyncio.Task[None] | None = None
         self._stopping = False
         self._trouble = "no connection yet"
@@ -97,7 +104,7 @@ class Loop:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(lasting(self._runner.report, "settling"))
-                group.create_task(lasting(self._take, "claiming"))
+                group.create_task(lasting(self._intake.run, "claiming"))
                 group.create_task(lasting(self._hear, "hearing of cancels"))
                 group.create_task(lasting(self._runner.tell_progress, "reporting progress"))
                 self._watching = group.create_task(lasting(self._watch, "waiting for work"))
@@ -111,11 +118,12 @@ class Loop:
         with `but_stuck` is not waited for.
         """
         self._stopping = True
+        self._intake.close()
         for partition in self._line.choose(self._store.partitions, self._store.partitions * CLAIM):
             self._heat(partition)  # hints that it has taken and not followed
         if self._watching is not None:  # or it takes hints that others should have
             self._watching.cancel()
-        self._nudge()
+        self._change.tell()
         idle = asyncio.ensure_future(self._idle(but_stuck=but_stuck))
         await asyncio.wait({idle, grace}, return_when=asyncio.FIRST_COMPLETED)
         idle.cancel()
@@ -133,23 +141,6 @@ class Loop:
     def running(self) -> int:
         """Handlers that run, whether their attempt is over or not."""
         return self._runner.busy + len(self._runner.suspects)
-
-    @property
-    def _takes(self) -> bool:
-        return not self._stopping and self._runner.backlog <= self._pool.concurrency
-
-    @property
-    def _free(self) -> int:
-        return self._pool.concurrency - self._runner.busy if self._takes else 0
-
-    @property
-    def _places(self) -> int:
-        """Free ones for suspects."""
-        return self._runner.suspects.free if self._takes else 0
-
-    @property
-    def _has_room(self) -> bool:
-        return self._free > 0 or self._places > 0
 
     # --- wait
 
@@ -179,12 +170,18 @@ class Loop:
         if self._line.has_rest:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_GLANCE_S):
-                    await self._until(lambda: not (self._line.has_rest or self._claiming))
+                    await self._change.until(
+                        lambda: not (self._line.has_rest or self._intake.is_under_way)
+                    )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FULL_S):
-                await self._until(lambda: self._free > 0 and not self._line.has_hint)
+                await self._change.until(lambda: self._intake.free > 0 and not self._line.has_hint)
                 return
-        await self._until(lambda: self._has_room and not self._line.has_hint)
+        await self._change.until(lambda: self._intake.has_room and not self._line.has_hint)
+
+    @property
+    def _has_more_in_hand(self) -> bool:
+        return self._line.has_rest or self._intake.is_under_way
 
     async def _wait(self) -> int | None:
         """One blocked wait on all partitions; parked work only where it may be for us."""
@@ -192,7 +189,7 @@ class Loop:
         wait_s = COLD_MS / 1000 if cold else _WAIT_S
         if self._trouble:  # ask shortly: readiness waits for the answer
             wait_s = _FIRST_WAIT_S
-        ready, suspects = self._free > 0, self._places > 0
+        ready, suspects = self._intake.free > 0, self._intake.places > 0
         waiting = asyncio.ensure_future(
             self._store.wait(
                 self._pool.queues,
@@ -205,7 +202,9 @@ class Loop:
         )
         if ready and suspects:
             return await waiting
-        more = asyncio.ensure_future(self._until(lambda: self._has_more_room(ready, suspects)))
+        more = asyncio.ensure_future(
+            self._change.until(lambda: self._has_more_room(ready, suspects))
+        )
         try:
             await asyncio.wait({waiting, more}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -216,14 +215,14 @@ class Loop:
 
     def _has_more_room(self, ready: bool, suspects: bool) -> bool:  # noqa: FBT001 - as waited for
         """Whether there is room of a kind that there was none of."""
-        return (self._free > 0 and not ready) or (self._places > 0 and not suspects)
+        return (self._intake.free > 0 and not ready) or (self._intake.places > 0 and not suspects)
 
     def _heat(self, partition: int) -> None:
         """The partition has work, or will have it after a promotion."""
         if not self._stopping:
             self._line.hinted(partition)
-        if self._has_room and not self._stopping:
-            self._nudge()
+        if self._intake.has_room and not self._stopping:
+            self._change.tell()
         else:  # A hint in a busy worker's hand wakes nobody: set it anew for an idle one.
             self._spawn(self._pass_on(partition))
 
@@ -239,82 +238,6 @@ class Loop:
             soon_ms = max(swept.next_due_ms, _BUSY_MS) if swept.next_due_ms >= 0 else -1
             self._due(partition, soon_ms)
 
-    # --- claim
-
-    async def _take(self) -> None:
-        """Claim whenever there is room and a partition that may have work for it."""
-        patience = Patience()
-        while True:
-            await self._until(self._may_take)
-            free, places = self._free, self._places
-            chosen = self._line.choose(min(_SIDE_BY_SIDE, free or places), free or places)
-            # The first one gets a single place: who waits for it goes before who just came.
-            chosen.sort(key=self._runner.suspects.in_front, reverse=True)
-            limits, suspects = _shares(free, len(chosen)), self._for_suspects(places, chosen)
-            claims = [*map(self._claim, chosen, limits, suspects)]
-            # A single one needs no task of its own, and leaves with the reports of what has ended.
-            answers = [await claims[0]] if len(claims) == 1 else await asyncio.gather(*claims)
-            if all(answers):
-                patience.reset()
-            else:
-                await patience.wait()
-
-    def _for_suspects(self, places: int, chosen: list[int]) -> list[int]:
-        """How many suspects to ask for: places, and what may have to be handed back in front."""
-        in_front = self._runner.suspects.in_front
-        shares = _shares(places, len(chosen))
-        return [n and n + in_front(p) for n, p in zip(shares, chosen, strict=True)]
-
-    def _may_take(self) -> bool:
-        """Suspects come with a hint; without a free slot the rest of the line is not for us."""
-        if self._free > 0:
-            return bool(self._line)
-        return self._places > 0 and self._line.has_hint
-
-    async def _claim(self, partition: int, limit: int, suspects: int) -> bool:
-        """Claim and start up to `limit` tasks and `suspects`. False if the store did not answer."""
-        asked_ms = self._clock.monotonic_ms()
-        self._claiming += 1
-        try:
-            batch = await self._store.claim(
-                partition,
-                worker_id=self._pool.worker_id,
-                lease_ms=self._pool.lease_ms,
-                handlers=self._pool.handlers,
-                limit=limit,
-                suspects=suspects,
-                starvation_ms=self._pool.starvation_ms,
-            )
-        except StoreError as error:
-            self._failed(error)
-            self._line.has_more(partition, limit)
-            return False
-        else:
-            self._trouble = ""
-            self._reach.reached((partition,))
-            self._note(partition, batch, limit)
-            if batch.claims:
-                self._runner.start(batch.claims, asked_ms, stopping=self._stopping)
-            return True
-        finally:
-            self._claiming -= 1
-            if not self._claiming:
-                self._runner.arrived()
-            self._nudge()
-
-    def _note(self, partition: int, batch: ClaimBatch, limit: int) -> None:
-        """What the partition said of itself, asked for `limit` tasks."""
-        self._pace.depths[partition] = (batch.depth, batch.now_ms)
-        if (batch.claims or not limit) and batch.depth:
-            self._line.has_more(partition, batch.depth)
-        if batch.parked and limit and not batch.claims:
-            self._line.chill(partition, self._clock.monotonic_ms())
-        self._due(partition, batch.next_due_ms)
-
-    def _due(self, partition: int, in_ms: int) -> None:
-        """Look at the partition when its next delayed task is due; negative: never."""
-        self._timers.arm(partition, in_ms)
-
     # --- cancels
 
     async def _hear(self) -> None:
@@ -324,8 +247,7 @@ class Loop:
                 self._guard.recheck()
                 continue
             self._runner.call_off(task_id)
-            if not self._claiming:
-                self._runner.arrived()
+            self._intake.forget_cancels()
 
     # --- bookkeeping
 
@@ -334,19 +256,11 @@ class Loop:
 
         Claims under way are waited for, since what they bring is to be handed back.
         """
-        while self._claiming or self._tasks or self._runner.active(but_stuck=but_stuck):
-            await self._until(lambda: not self._claiming)
+        while self._intake.is_under_way or self._tasks or self._runner.active(but_stuck=but_stuck):
+            await self._change.until(lambda: not self._intake.is_under_way)
             if self._tasks:
                 await asyncio.wait(self._tasks)
             await self._runner.idle(but_stuck=but_stuck)
-
-    async def _until(self, holds: Callable[[], bool]) -> None:
-        while not holds():
-            self._changed.clear()
-            await self._changed.wait()
-
-    def _nudge(self) -> None:
-        self._changed.set()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -359,14 +273,18 @@ class Loop:
             extra = {"error": name_of(error), "where": where(error)}
             _log.error("a step of the worker failed", extra=extra)
 
+    def _due(self, partition: int, in_ms: int) -> None:
+        """Look at the partition when its next delayed task is due; negative: never."""
+        self._timers.arm(partition, in_ms)
+
+    def _answered(self, error: StoreError | None) -> None:
+        if error is None:
+            self._trouble = ""
+        else:
+            self._failed(error)
+
     def _failed(self, error: StoreError) -> None:
         self._reach.interrupted()
         if not self._trouble:
             _log.warning("the store cannot be used", extra={"reason": str(error)})
         self._trouble = str(error)
-
-
-def _shares(room: int, among: int) -> list[int]:
-    """`room` divided fairly, the first ones getting what is over."""
-    each, over = divmod(room, among)
-    return [min(each + (place < over), MAX_CLAIM) for place in range(among)]

@@ -87,7 +87,7 @@ class Runner:
         self._just_over: list[_Over] = []
         self._aside: set[asyncio.Task[None]] = set()
         self._ended = asyncio.Event()  # one of the attempts has, or got stuck
-        self._called_off: set[str] = set()  # ids heard since a claim was last under way
+        self._called_off: dict[str, float] = {}  # id -> when it was heard, in monotonic ms
         self._has_left = False
         self.handed_back: set[int] = set()  # partitions of tasks that were released
 
@@ -184,14 +184,22 @@ class Runner:
 
     def call_off(self, task_id: str) -> None:
         """The task's cancel was asked for. If it is not here, its claim may be on its way."""
-        self._called_off.add(task_id)
+        self._called_off.pop(task_id, None)  # so that they lie in the order of their times
+        self._called_off[task_id] = self._clock.monotonic_ms()
         for slot in self._running:
             if slot.claim.task_id == task_id:
                 slot.halt.call_off()
 
-    def arrived(self) -> None:
-        """No claim is on its way: what was asked of a task that is not here was for others."""
-        self._called_off.clear()
+    def arrived(self, until_ms: float) -> None:
+        """Every claim asked for before `until_ms` is here: what was heard before concerned others.
+
+        A later claim does not bring a task whose cancel was asked for before.
+        """
+        while self._called_off:
+            task_id, heard_ms = next(iter(self._called_off.items()))
+            if heard_ms >= until_ms:
+                break
+            del self._called_off[task_id]
 
     def end_all(self) -> None:
         """Have every handler stopped, and its task handed back; a stuck one has timed out."""

@@ -142,7 +142,8 @@ async def test_a_cancel_that_is_heard_before_its_claim_arrives_holds(
         await runner.idle()
         assert started == []
         runner.call_off(second.task_id)
-        runner.arrived()  # no claim was under way: that word was for others
+        # Its claim was asked for after that word, which so was for others.
+        runner.arrived(parts.clock.monotonic_ms() + 1)
         runner.start([second], parts.clock.monotonic_ms(), stopping=False)
         await runner.idle()
     records = [await home.read(claim.task_id) for claim in (first, second)]

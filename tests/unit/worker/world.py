@@ -55,13 +55,15 @@ class Parts:
         handler: Callable[..., Any] | None = None,
         clock: Clock | None = None,
         timeout: float | None = None,
+        *,
+        slots: int = 4,
     ) -> None:
         """`handler` runs tasks named t, for at most `timeout` seconds; a child has its own."""
         self.clock = clock or SystemClock()
         app = App()
         if handler is not None:
             app.task("t", timeout=timeout)(handler)
-        self.pool = Pool("w", "eu-west", ("default",), 4, fleet, app, "1", 0)
+        self.pool = Pool("w", "eu-west", ("default",), slots, fleet, app, "1", 0)
         self.pace = Pace(self.pool, self.clock)
         self.reach = Reach(self.clock)
         self.children = Children(f"{APP}:app", region="eu-west", directory=Path.cwd())

@@ -1,0 +1,186 @@
+"""How a worker fills its slots: how much it claims at a time, and when."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.unit.worker.world import KEEP_MS, PLACE, Parts, a_task
+from tradewind.fleet import Fleet
+from tradewind.state import State
+from tradewind.store.region_store import RegionStore
+from tradewind.task import Claim, ClaimBatch, Record
+from worker.intake import Change, Intake, Says
+from worker.line import Line
+from worker.patience import lasting
+from worker.runner import Runner
+
+
+async def nothing() -> None:
+    pass
+
+
+class Seen:
+    """A store that tells of its claims: what is asked for, and in what order with all else."""
+
+    def __init__(self, store: RegionStore, say: Callable[[str], None]) -> None:
+        self._store, self._say = store, say
+        self.limits: list[int] = []
+        self.answered = asyncio.Event()
+        self.before_answer: Callable[[], Awaitable[None]] = nothing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def claim(self, partition: int, *, limit: int, **more: Any) -> ClaimBatch:
+        self._say("claim")
+        self.limits.append(limit)
+        batch = await self._store.claim(partition, limit=limit, **more)
+        await self.before_answer()
+        self.answered.set()
+        return batch
+
+
+class Told(Runner):
+    """A runner that tells when it is given something."""
+
+    def __init__(self, said: list[str], *parts: Any, **more: Any) -> None:
+        super().__init__(*parts, **more)
+        self._said = said
+
+    def start(self, claims: Sequence[Claim], asked_ms: float, *, stopping: bool) -> None:
+        self._said.append("given")
+        super().start(claims, asked_ms, stopping=stopping)
+
+
+@asynccontextmanager
+async def filling(
+    store: RegionStore,
+    fleet: Fleet,
+    slots: int,
+    handler: Callable[[], Awaitable[None]],
+    said: list[str],
+) -> AsyncGenerator[tuple[Intake, Runner, Seen]]:
+    """A worker's intake and runner, with a hint to PLACE in hand."""
+    parts = Parts(store, fleet, handler, slots=slots)
+    seen, change, line = Seen(store, said.append), Change(), Line()
+    parts.hears = parts.hears.__class__(
+        change.tell, parts.hears.due, parts.hears.buried, parts.hears.worn_out
+    )
+    runner = Told(
+        said,
+        seen,
+        parts.pool,
+        children=parts.children,
+        guard=parts.guard,
+        pace=parts.pace,
+        reach=parts.reach,
+        hears=parts.hears,
+    )
+    intake = Intake(
+        seen,  # pyright: ignore[reportArgumentType] - the store, and an ear
+        parts.pool,
+        line=line,
+        runner=runner,
+        pace=parts.pace,
+        reach=parts.reach,
+        change=change,
+        says=Says(lambda _error: None, lambda _partition, _in_ms: None),
+    )
+    line.hinted(PLACE)
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        running = [
+            group.create_task(lasting(intake.run, "claiming")),
+            group.create_task(lasting(runner.report, "settling")),
+        ]
+        yield intake, runner, seen
+        for each in running:
+            each.cancel()
+
+
+async def stored(store: RegionStore, number: int) -> None:
+    await store.enqueue([a_task(index) for index in range(number)], timeout_s=5)
+
+
+@pytest.mark.parametrize(
+    ("slots", "limits"),
+    [
+        pytest.param(1, [1], id="one"),
+        pytest.param(20, [20], id="few at once"),
+        pytest.param(40, [32, 8], id="forty in two claims, the first no smaller than is worth it"),
+        pytest.param(100, [50, 50], id="many in halves"),
+    ],
+)
+async def test_slots_are_filled_and_never_more_is_claimed_than_there_are(
+    home: RegionStore, one_region: Fleet, slots: int, limits: list[int]
+) -> None:
+    full, end = asyncio.Event(), asyncio.Event()
+    running = 0
+
+    async def handler() -> None:
+        nonlocal running
+        running += 1
+        if running == slots:
+            full.set()
+        await end.wait()
+
+    await stored(home, slots + 50)
+    async with filling(home, one_region, slots, handler, []) as (intake, runner, seen):
+        await full.wait()
+        assert (seen.limits, intake.free, runner.busy) == (limits, 0, slots)
+        assert not intake.is_under_way
+        intake.close()
+        end.set()
+        await runner.idle()
+        assert running == slots
+
+
+async def test_the_next_claim_is_on_its_way_before_the_tasks_of_the_last_start(
+    home: RegionStore, one_region: Fleet
+) -> None:
+    said: list[str] = []
+    over = asyncio.Event()
+
+    async def handler() -> None:
+        said.append("start")
+        if said.count("start") == 150:
+            over.set()
+
+    await stored(home, 150)
+    async with filling(home, one_region, 100, handler, said) as (_, runner, seen):
+        await over.wait()
+        await runner.idle()
+        assert said[:3] == ["claim", "claim", "given"]
+        assert said[3:53] == ["start"] * 50
+        assert max(seen.limits) == 50
+
+
+async def test_a_cancel_that_is_heard_while_its_task_waits_to_be_started_holds(
+    home: RegionStore, one_region: Fleet
+) -> None:
+    started = 0
+    others, first = asyncio.Event(), a_task(0).task_id
+
+    async def handler() -> None:
+        nonlocal started
+        started += 1
+        if started == 99:
+            others.set()
+
+    async def cancel() -> None:
+        await home.cancel(first, retention_ms=KEEP_MS)
+
+    await stored(home, 100)
+    async with filling(home, one_region, 100, handler, []) as (intake, runner, seen):
+        seen.before_answer = cancel
+        await seen.answered.wait()
+        assert (started, intake.is_under_way) == (0, True)
+        runner.call_off(first)
+        intake.forget_cancels()
+        await others.wait()
+        await runner.idle()
+    record = await home.read(first)
+    assert isinstance(record, Record)
+    assert (record.state, started) == (State.CANCELLED, 99)

@@ -1,0 +1,199 @@
+"""Claims tasks for the slots that are free, and has them started."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tradewind.errors import StoreError
+from tradewind.limits import MAX_CLAIM
+from tradewind.ports import Claims
+from tradewind.task import Claim, ClaimBatch
+from worker.line import Line
+from worker.patience import Patience
+from worker.pool import Pace, Pool
+from worker.reach import Reach
+from worker.runner import Runner
+
+_SIDE_BY_SIDE: Final = 4  # partitions claimed from at the same time: they leave in one write
+# Fewer slots than these are claimed for at once; of more a half, by turns: Redis works on one claim
+# while the handlers of the other run. Measured with 128 slots: 15 to 20 % more tasks a second.
+_UNDIVIDED: Final = 32
+
+
+class Change:
+    """Wakes those who wait for something to hold."""
+
+    def __init__(self) -> None:
+        """Nothing has changed yet."""
+        self._event = asyncio.Event()
+
+    def tell(self) -> None:
+        """Something may hold now."""
+        self._event.set()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Return once `holds()`."""
+        while not holds():
+            self._event.clear()
+            await self._event.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """Who hears of what an intake finds out."""
+
+    answer: Callable[[StoreError | None], None]  # the store has answered a claim, or has failed
+    due: Callable[[int, int], None]  # (partition, in_ms): something can run there then
+
+
+class Intake:
+    """Fills free slots from the partitions in `line`. `run` works until cancelled."""
+
+    def __init__(
+        self,
+        store: Claims,
+        pool: Pool,
+        *,
+        line: Line,
+        runner: Runner,
+        pace: Pace,
+        reach: Reach,
+        change: Change,
+        says: Says,
+    ) -> None:
+        """`change` is told, by whoever knows, when there may be room or work."""
+        self._store, self._pool, self._line, self._runner = store, pool, line, runner
+        self._pace, self._reach, self._clock = pace, reach, pace.clock
+        self._change, self._says = change, says
+        self._asked_ms: list[float] = []  # of each claim whose tasks have not been started yet
+        self._arriving = 0  # such tasks, of claims that were answered
+        self._closed = False
+
+    def close(self) -> None:
+        """Claim nothing more; what comes yet is handed back."""
+        self._closed = True
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether tasks may come that have not been started yet."""
+        return bool(self._asked_ms)
+
+    @property
+    def free(self) -> int:
+        """Slots that could take a task; none while too many settlements wait."""
+        taken = self._runner.busy + self._arriving
+        return self._pool.concurrency - taken if self._takes else 0
+
+    @property
+    def places(self) -> int:
+        """Free ones for suspects."""
+        return self._runner.suspects.free if self._takes else 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it could take anything."""
+        return self.free > 0 or self.places > 0
+
+    @property
+    def _takes(self) -> bool:
+        return not self._closed and self._runner.backlog <= self._pool.concurrency
+
+    async def run(self) -> None:
+        """Claim whenever there is room and a partition that may have work for it."""
+        patience = Patience()
+        while True:
+            await self._change.until(self._may_take)
+            free = min(self.free, max(self._pool.concurrency // 2, _UNDIVIDED))
+            places = self.places
+            chosen = self._line.choose(min(_SIDE_BY_SIDE, free or places), free or places)
+            # The first one gets a single place: who waits for it goes before who just came.
+            chosen.sort(key=self._runner.suspects.in_front, reverse=True)
+            limits, suspects = _shares(free, len(chosen)), self._for_suspects(places, chosen)
+            claims = [*map(self._claim, chosen, limits, suspects)]
+            # A single one needs no task of its own, and leaves with the reports of what has ended.
+            answers = [await claims[0]] if len(claims) == 1 else await asyncio.gather(*claims)
+            if all(answers):
+                patience.reset()
+            else:
+                await patience.wait()
+
+    def forget_cancels(self) -> None:
+        """Forget those that no task on its way may be told of: it was claimed after them."""
+        self._runner.arrived(min(self._asked_ms, default=self._clock.monotonic_ms()))
+
+    def _for_suspects(self, places: int, chosen: list[int]) -> list[int]:
+        """How many suspects to ask for: places, and what may have to be handed back in front."""
+        in_front = self._runner.suspects.in_front
+        shares = _shares(places, len(chosen))
+        return [n and n + in_front(p) for n, p in zip(shares, chosen, strict=True)]
+
+    def _may_take(self) -> bool:
+        """Suspects come with a hint; without a free slot the rest of the line is not for us."""
+        if self.free > 0:
+            return bool(self._line)
+        return self.places > 0 and self._line.has_hint
+
+    async def _claim(self, partition: int, limit: int, suspects: int) -> bool:
+        """Claim and start up to `limit` tasks and `suspects`. False if the store did not answer."""
+        asked_ms = self._clock.monotonic_ms()
+        self._asked_ms.append(asked_ms)
+        claims: Sequence[Claim] = ()
+        try:
+            batch = await self._store.claim(
+                partition,
+                worker_id=self._pool.worker_id,
+                lease_ms=self._pool.lease_ms,
+                handlers=self._pool.handlers,
+                limit=limit,
+                suspects=suspects,
+                starvation_ms=self._pool.starvation_ms,
+            )
+            claims = batch.claims
+        except StoreError as error:
+            self._says.answer(error)
+            self._line.has_more(partition, limit)
+            return False
+        else:
+            self._says.answer(None)
+            self._reach.reached((partition,))
+            self._note(partition, batch, limit)
+            return True
+        finally:
+            self._arrived(claims, asked_ms)
+
+    def _arrived(self, claims: Sequence[Claim], asked_ms: float) -> None:
+        """Start them; if there is a lot to do, once the next claim is on its way.
+
+        That takes two turns of the loop: in one it is asked for, in one the connection writes.
+        """
+        self._arriving += len(claims)
+        if len(claims) >= _UNDIVIDED and self._may_take():
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self._start, claims, asked_ms)
+            self._change.tell()
+        else:
+            self._start(claims, asked_ms)
+
+    def _start(self, claims: Sequence[Claim], asked_ms: float) -> None:
+        self._arriving -= len(claims)
+        if claims:
+            self._runner.start(claims, asked_ms, stopping=self._closed)
+        self._asked_ms.remove(asked_ms)
+        self.forget_cancels()
+        self._change.tell()
+
+    def _note(self, partition: int, batch: ClaimBatch, limit: int) -> None:
+        """What the partition said of itself, asked for `limit` tasks."""
+        self._pace.depths[partition] = (batch.depth, batch.now_ms)
+        if (batch.claims or not limit) and batch.depth:
+            self._line.has_more(partition, batch.depth)
+        if batch.parked and limit and not batch.claims:
+            self._line.chill(partition, self._clock.monotonic_ms())
+        self._says.due(partition, batch.next_due_ms)
+
+
+def _shares(room: int, among: int) -> list[int]:
+    """`room` divided fairly, the first ones getting what is over."""
+    each, over = divmod(room, among)
+    return [min(each + (place < over), MAX_CLAIM) for place in range(among)]
