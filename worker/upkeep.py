@@ -7,6 +7,7 @@ is harmless.
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
@@ -39,6 +40,7 @@ _ROLL_CALL_MS: Final = 2 * HEARTBEAT_EVERY_MS
 # Three heartbeats missed: others take over its share. If it lives after all, both sweep: harmless.
 _MISSING_MS: Final = 3.5 * HEARTBEAT_EVERY_MS
 _SIDE_BY_SIDE: Final = 16  # partitions swept at the same time; they leave in one write
+_TOGETHER_MS: Final = 500  # sweeps of a round: a third of the wake-ups of an idle worker
 _REAP_JITTER_S: Final = 0.25  # spreads what a lost worker held over the survivors' next claims
 _BACK: Final = "the task is taken back"
 _TAKEN: Final = {
@@ -92,7 +94,9 @@ class Keeper:
         self._share: list[int] = list(range(store.partitions))
         # A worker that starts may stand in for one that was killed: whose tasks are to come back.
         self._alert_until_ms = clock.monotonic_ms() + _ALERT_MS
-        self._due_ms: dict[int, float] = {}  # partition -> when to sweep it, monotonic
+        # When to sweep a partition, monotonic: in our rounds, which may be early, and as asked.
+        self._round_ms: dict[int, float] = {}
+        self._asked_ms: dict[int, float] = {}
         self._carrying_until_ms: dict[int, float] = {}  # partitions whose courier lease is ours
         self._couriers: dict[int, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
@@ -148,11 +152,12 @@ class Keeper:
         while True:
             now_ms = self._clock.monotonic_ms()
             for partition in self._share:
-                self._due_ms.setdefault(partition, now_ms)
-            due = [p for p, at_ms in self._due_ms.items() if at_ms <= now_ms]
+                self._round_ms.setdefault(partition, now_ms)
+            due = self._due(now_ms)
             for start in range(0, len(due), _SIDE_BY_SIDE):
                 await asyncio.gather(*map(self._sweep, due[start : start + _SIDE_BY_SIDE]))
-            next_ms = min(self._due_ms.values(), default=now_ms + SWEEP_EVERY_MS)
+            times_ms = (*self._round_ms.values(), *self._asked_ms.values())
+            next_ms = min(times_ms, default=now_ms + SWEEP_EVERY_MS)
             wait_ms = min(next_ms - self._clock.monotonic_ms(), SWEEP_AFTER_LOSS_MS)
             self._wake.clear()
             try:
@@ -161,9 +166,19 @@ class Keeper:
             except TimeoutError:
                 pass
 
+    def _due(self, now_ms: float) -> list[int]:
+        """What to sweep now. A round takes along what it would wake up for in a moment."""
+        asked = [p for p, at_ms in self._asked_ms.items() if at_ms <= now_ms]
+        if min(self._round_ms.values(), default=math.inf) > now_ms:
+            return asked
+        rounds = [p for p, at_ms in self._round_ms.items() if at_ms <= now_ms + _TOGETHER_MS]
+        return [*dict.fromkeys((*asked, *rounds))]
+
     async def _sweep(self, partition: int) -> None:
         """One partition: sweep, reap, start a courier; then note when to come back."""
-        del self._due_ms[partition]
+        self._round_ms.pop(partition, None)
+        if self._asked_ms.get(partition, math.inf) <= self._clock.monotonic_ms():
+            del self._asked_ms[partition]
         try:
             swept = await self._ask(partition, courier=False)
             if swept.outbox or swept.moving:
@@ -192,17 +207,17 @@ class Keeper:
 
     def _come_back(self, partition: int) -> None:
         now_ms = self._clock.monotonic_ms()
+        if partition in self._share:
+            # Spread, so that a pool that started together does not sweep together.
+            self._round_ms[partition] = now_ms + SWEEP_EVERY_MS * random.uniform(0.9, 1.0)
         if self._carries(partition) or (partition in self._share and self._is_alert(now_ms)):
             self._sooner(partition, now_ms + SWEEP_AFTER_LOSS_MS)
-        elif partition in self._share:
-            # Spread, so that a pool that started together does not sweep together.
-            self._sooner(partition, now_ms + SWEEP_EVERY_MS * random.uniform(0.9, 1.0))
 
     def _is_alert(self, now_ms: float) -> bool:
         return now_ms < self._alert_until_ms or self._reach.broken_for_ms() < _ALERT_MS
 
     def _sooner(self, partition: int, at_ms: float) -> None:
-        self._due_ms[partition] = min(self._due_ms.get(partition, at_ms), at_ms)
+        self._asked_ms[partition] = min(self._asked_ms.get(partition, at_ms), at_ms)
 
     # --- reaping
 

@@ -22,8 +22,8 @@ from tradewind.limits import SECOND_MS
 
 _log = logging.getLogger(__name__)
 WORN_OUT: Final = 75  # EX_TEMPFAIL of sysexits.h: not done, and a new process may do it
-_TICK_S: Final = 0.5
-_LOOK_EVERY_S: Final = 0.5
+_TICK_S: Final = 1.0
+_LOOK_EVERY_S: Final = 1.0
 # Past every limit. Whatever holds the loop that long without being a handler (the app's own tasks,
 # collecting garbage, a machine with far too much to do) would have its worker ended in vain; longer
 # would only keep the tasks waiting.
