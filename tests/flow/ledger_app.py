@@ -218,6 +218,15 @@ def first_sleeps_plain(ctx: Context, seconds: float) -> int:
     return os.getpid()
 
 
+@app.task("hold.until.told")
+async def hold_until_told(ctx: Context) -> int:
+    """Holds the event loop until the test lets it go."""
+    note("start", ctx)
+    while not LEDGER.with_suffix(".told").exists():
+        time.sleep(0.05)  # noqa: ASYNC251 - that is what it is for
+    return ctx.attempt
+
+
 @app.task("until.told")
 async def until_told(ctx: Context, seconds: float) -> int:
     """Ends when the test says so (`Lab.tell`), after `seconds` at the earliest."""

@@ -55,6 +55,31 @@ async def test_a_second_signal_shortens_the_grace_of_every_process(lab: Lab) -> 
     }, "handed back, and no attempt of theirs is used up"
 
 
+@pytest.mark.parametrize(
+    ("apart_s", "ends_as"),
+    [
+        pytest.param(2 * TOGETHER_S, (State.PENDING, 0), id="two requests, so what runs is cut"),
+        pytest.param(0, (State.COMPLETED, 1), id="one that came twice, so what runs may end"),
+    ],
+)
+async def test_requests_are_told_apart_though_a_handler_holds_the_loop(
+    lab: Lab, apart_s: float, ends_as: tuple[State, int]
+) -> None:
+    worker = await lab.worker("eu-west", "--concurrency", "2", "--grace", "600")
+    running = await lab.submit("sleep", {"seconds": 4})
+    await lab.begun(running)
+    holding = await lab.submit("hold.until.told", {})
+    await lab.begun(holding)
+    for _ in range(2):
+        worker.terminate()
+        await asyncio.sleep(apart_s)
+    lab.tell()
+    assert await ended_with(worker) == 0
+    record = await lab.record(running)
+    assert record is not None
+    assert (record.state, record.attempts) == ends_as
+
+
 async def test_what_waits_is_not_held_up_by_a_worker_that_ends(lab: Lab) -> None:
     """Hints that it took before it was asked to end are passed on to others."""
     first = await lab.worker("eu-west", "--concurrency", "1")
