@@ -12,7 +12,7 @@ from bench.rig.processes import ROOT, answer, running
 from bench.rig.server import Server, fresh, new_folder
 from bench.rig.services import recording, site, worker_argv
 
-CONCURRENCY = 128
+CONCURRENCY = 256
 
 _FIRST_S = 60.0
 _LIMIT_S = 300.0
