@@ -2,12 +2,13 @@
 
 Nothing waits while the region is idle. While a call is under way, or has begun less than
 FLUSH_WAIT_MS ago, the next one leaves FLUSH_WAIT_MS after the first that waits for it, since a call
-costs as much as many more tasks in it; with at most MAX_FLUSH tasks or MAX_BATCH_BYTES. At a router
-so busy that others came meanwhile it waits as long again, FLUSH_LONGEST_MS in all: there a submit
-waits for its turn far longer anyway, and a call with two or three costs each of them more than all
-else. What came in one message stays together as far as these limits allow. A submit whose caller
-left before its call began is dropped; a call that has begun runs to its end. One timer watches over
-the deadlines of all: a timer for each would cost 15 us.
+costs as much as many more tasks in it; or as soon as ENOUGH wait, so a message of many waits for
+nobody. It has at most MAX_FLUSH tasks or MAX_BATCH_BYTES. At a router so busy that others came
+meanwhile it waits as long again, FLUSH_LONGEST_MS in all: there a submit waits for its turn far
+longer anyway, and a call with two or three costs each of them more than all else. What came in one
+message stays together as far as these limits allow. A submit whose caller left before its call
+began is dropped; a call that has begun runs to its end. One timer watches over the deadlines of
+all: a timer for each would cost 15 us.
 """
 
 import asyncio
@@ -29,6 +30,9 @@ from tradewind.limits import (
 from tradewind.ports import Intake
 from tradewind.task import EnqueueOutcome, NewTask
 
+#: Tasks that wait for no company: a call of so many costs each of them little more than a call of
+#: MAX_FLUSH would, and while it waited its sender might have nothing else to do.
+ENOUGH: Final = 32
 MAX_CALLS: Final = 4  # under way at once per region; more only queue up inside Redis
 
 
@@ -44,9 +48,14 @@ class Listener(Protocol):
         ...
 
     def answered(
-        self, region: str, tasks: int, depths: Mapping[int, int], error: StoreError | None
+        self,
+        region: str,
+        tasks: int,
+        depths: Mapping[int, int],
+        error: StoreError | None,
+        took_ms: float | None = None,
     ) -> None:
-        """The call that carried them ended."""
+        """The call that carried them ended; `took_ms` if it was answered."""
         ...
 
 
@@ -56,7 +65,12 @@ class _Nobody:
     def sent(self, region: str, tasks: int) -> None: ...
     def dropped(self, region: str, tasks: int) -> None: ...
     def answered(
-        self, region: str, tasks: int, depths: Mapping[int, int], error: StoreError | None
+        self,
+        region: str,
+        tasks: int,
+        depths: Mapping[int, int],
+        error: StoreError | None,
+        took_ms: float | None = None,
     ) -> None: ...
 
 
@@ -81,6 +95,7 @@ class Flush:
         self._count = 0  # of the tasks that wait
         self._calls: dict[asyncio.Task[None], list[_Waiting]] = {}
         self._timer: asyncio.Handle | None = None
+        self._is_leaving = False  # it ends with this turn of the loop
         self._company = 0  # tasks that waited when the timer was set
         self._longest_s = 0.0  # until when it may be set anew, by the loop's clock
         self._alarm: asyncio.TimerHandle | None = None
@@ -123,12 +138,20 @@ class Flush:
             self._start()
         elif self._timer is None:
             now_s, wait_s = loop.time(), FLUSH_WAIT_MS / SECOND_MS
-            if self._calls or now_s < self._began_s + wait_s:
+            is_busy = self._calls or now_s < self._began_s + wait_s
+            if is_busy and self._count < ENOUGH:
                 self._company = self._count
                 self._longest_s = now_s + FLUSH_LONGEST_MS / SECOND_MS
                 self._timer = loop.call_later(wait_s, self._ripen)
-            else:  # at the end of this turn of the loop, so that whatever is ready now comes along
-                self._timer = loop.call_soon(self._start)
+            else:
+                self._leave(loop)
+        elif self._count >= ENOUGH and not self._is_leaving:
+            self._timer.cancel()
+            self._leave(loop)
+
+    def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin a call at the end of this turn of the loop: whatever is ready now comes along."""
+        self._timer, self._is_leaving = loop.call_soon(self._start), True
 
     def _ripen(self) -> None:
         """Begin a call, unless others came meanwhile: then more of them will."""
@@ -142,7 +165,7 @@ class Flush:
     def _start(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+            self._timer, self._is_leaving = None, False
         while len(self._calls) < MAX_CALLS and (batch := self._take()):
             self._began_s = asyncio.get_running_loop().time()
             call = asyncio.get_running_loop().create_task(self._call(batch))
@@ -199,8 +222,9 @@ class Flush:
         tasks = batch[0].tasks
         if len(batch) > 1:
             tasks = [task for waiting in batch for task in waiting.tasks]
-        now_s = asyncio.get_running_loop().time()
-        timeout_s = max(0.001, max([waiting.until_s for waiting in batch]) - now_s)
+        clock = asyncio.get_running_loop().time
+        began_s = clock()
+        timeout_s = max(0.001, max([waiting.until_s for waiting in batch]) - began_s)
         depths: Mapping[int, int] = {}
         failure: StoreError | None = None
         outcomes: Sequence[EnqueueOutcome | StoreError]
@@ -217,7 +241,8 @@ class Flush:
             return
         if failure is None:
             failure = next((found for found in outcomes if isinstance(found, StoreError)), None)
-        self._listener.answered(region, len(tasks), depths, failure)
+        took_ms = None if failure else (clock() - began_s) * SECOND_MS
+        self._listener.answered(region, len(tasks), depths, failure, took_ms)
         begin = 0
         for waiting in batch:
             end = begin + len(waiting.tasks)

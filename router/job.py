@@ -77,7 +77,7 @@ class Job:
     @property
     def asks_first(self) -> bool:
         """Whether an earlier attempt may have left its entry at either of two homes."""
-        return self.is_repeat and bool(self.identity.spare)
+        return self.is_repeat and self.identity.has_spare
 
     def permits(self, region: str) -> bool:
         """Whether the task may be stored in `region` at all."""
@@ -130,16 +130,12 @@ class Job:
         window_ms = mark.window_ms + draft.delay_ms
         return mark._replace(window_ms=window_ms, not_before_ms=draft.not_before_ms)
 
-    @property
-    def done_key(self) -> bytes:
-        """What a copy that has run is known by."""
-        return self.identity.done_key
-
     def task(
         self, task_id: str, region: str, *, epoch: int = 1, mark: LedgerMark | None = None
     ) -> NewTask:
         """Return the task to store in `region`; the store adds the delay to the mark's window."""
         draft, identity = self.draft, self.identity
+        deduplicated = identity.deduplicated
         return NewTask(
             task_id=task_id,
             queue=draft.queue,
@@ -147,11 +143,11 @@ class Job:
             priority=draft.priority,
             packed=codec.pack(
                 draft,
-                fingerprint=identity.fingerprint if identity.deduplicated else b"",
+                fingerprint=identity.fingerprint if deduplicated else b"",
                 fence=self.resolved.fence,
                 traceparent=self.traceparent,
-                birth_region=region if identity.deduplicated else "",
-                deduplicated=identity.deduplicated,
+                birth_region=region if deduplicated else "",
+                deduplicated=deduplicated,
             ),
             fence=self.resolved.fence,
             epoch=epoch,
@@ -159,6 +155,6 @@ class Job:
             not_before_ms=draft.not_before_ms,
             expires_ms=draft.expires_ms,
             max_crashes=self.fleet.queue(draft.queue).max_crashes,
-            done_key=self.done_key,
+            done_key=identity.done_key if deduplicated else b"",
             mark=mark,
         )

@@ -15,6 +15,7 @@ from router.interceptors import Answering
 from tradewind.errors import SetupError
 from tradewind.http import parse_address
 from tradewind.limits import MAX_MESSAGE_BYTES
+from tradewind.ticks import tick
 from tradewind.v1 import admin_pb2, router_pb2
 
 GRACE_S: Final = 10.0  # for RPCs under way at a stop; a client's deadline is usually shorter
@@ -73,7 +74,7 @@ class Server:
         """Keep the health service true until cancelled."""
         while True:
             await self._set_health()
-            await asyncio.sleep(_HEALTH_EVERY_S)
+            await tick(_HEALTH_EVERY_S)
 
     async def stop(
         self, hurry: asyncio.Event, grace_s: float = GRACE_S, notice_s: float = NOTICE_S

@@ -29,8 +29,11 @@ class ServerClock:
 
     def told_ms(self) -> int | None:
         """The same as far as a store has told it: never the host's."""
-        told = (store.now_ms() for store in self._stores)
-        return next((now_ms for now_ms in told if now_ms is not None), None)
+        for store in self._stores:
+            now_ms = store.now_ms()
+            if now_ms is not None:
+                return now_ms
+        return None
 
     def monotonic_ms(self) -> float:
         """Monotonic time in ms, the host's."""

@@ -82,7 +82,9 @@ def read_body(payload: bytes, content_type: str) -> Body:
         text = _text(payload)
         _refuse_depth(payload)
         try:
-            return Body(b"json", None, _fast_value(text))
+            value, end = _SCAN(text, 0)
+            if end == len(text):  # no blanks around it
+                return Body(b"json", None, value)
         except (_NeedsExactError, json.JSONDecodeError, StopIteration):
             pass  # the long way knows what to do, or to say
     return Body(b"json", canonical_json(payload))
@@ -180,14 +182,6 @@ def canonical_json(payload: bytes) -> bytes:
         raise _not_json(error) from None
     except UnicodeEncodeError:
         raise _lone_surrogate() from None
-
-
-def _fast_value(text: str) -> Any:
-    """As `_FAST.decode` for a text without blanks around it, else StopIteration or ValueError."""
-    value, end = _SCAN(text, 0)
-    if end != len(text):
-        raise StopIteration
-    return value
 
 
 def _spelled(value: Any) -> bytes:

@@ -104,7 +104,7 @@ class HttpServer:
         bound = self._server.server_address
         self.host, self.port = str(bound[0]), int(bound[1])
         self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.2}, name="http"
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.5}, name="http"
         )
         self._thread.daemon = True
 

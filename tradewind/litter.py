@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 from typing import Final
 
 from tradewind.limits import MIB
+from tradewind.ticks import tick
 
 # New objects before a look at them. A batch of 128 tasks makes some thousands that live as long as
 # it does and go by themselves; with Python's 700 a worker spent a sixth of its time to see that,
@@ -48,7 +49,7 @@ async def rarely_collected() -> AsyncGenerator[None]:
 async def _collect_after_growth() -> None:
     least, allowed = resident_bytes(), _GROWTH_BYTES
     while True:
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await tick(_LOOK_EVERY_S)
         now = resident_bytes()
         if now - least <= allowed:
             least = min(least, now)

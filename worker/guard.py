@@ -17,6 +17,7 @@ from tradewind.errors import StoreError, TradewindError
 from tradewind.fleet import Fleet
 from tradewind.limits import HEARTBEAT_EVERY_MS, RENEWALS_PER_LEASE
 from tradewind.task import Claim, Heartbeat, Renewed
+from tradewind.ticks import tick
 from worker.patience import Patience, lasting
 from worker.reach import Reach
 from worker.slot import Slot
@@ -239,4 +240,4 @@ class Guard:
             except StoreError as error:
                 self._reach.interrupted()
                 _log.debug("no heartbeat", extra={"reason": str(error)})
-            await asyncio.sleep(HEARTBEAT_EVERY_MS / 1000)
+            await tick(HEARTBEAT_EVERY_MS / 1000)

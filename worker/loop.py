@@ -159,6 +159,13 @@ class Loop:
             self._trouble = ""
             if partition is not None:
                 self._heat(partition)
+                # The claim goes first, and is answered first: a task waits for it, and for Redis a
+                # wait that names every partition is as much work as a claim.
+                for _ in range(2):  # in one turn of the loop it is made, at whose end it leaves
+                    await asyncio.sleep(0)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_GLANCE_S):
+                        await self._change.until(lambda: not self._intake.is_under_way)
 
     async def _calm(self) -> None:
         """Return once there is room that a hint could fill.
@@ -190,18 +197,17 @@ class Loop:
         if self._trouble:  # ask shortly: readiness waits for the answer
             wait_s = _FIRST_WAIT_S
         ready, suspects = self._intake.free > 0, self._intake.places > 0
-        waiting = asyncio.ensure_future(
-            self._store.wait(
-                self._pool.queues,
-                range(self._store.partitions),
-                ready=ready,
-                suspects=suspects,
-                cold=cold,
-                timeout_s=wait_s,
-            )
+        wait = self._store.wait(
+            self._pool.queues,
+            range(self._store.partitions),
+            ready=ready,
+            suspects=suspects,
+            cold=cold,
+            timeout_s=wait_s,
         )
         if ready and suspects:
-            return await waiting
+            return await wait
+        waiting = asyncio.ensure_future(wait)
         more = asyncio.ensure_future(
             self._change.until(lambda: self._has_more_room(ready, suspects))
         )

@@ -2,14 +2,12 @@
 
 import asyncio
 import functools
-import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from tradewind import metrics
-from tradewind.attempts.describe import name_of, where
 from tradewind.attempts.job import Job, prepare
 from tradewind.attempts.settle import FAULT, Failed, HandedBack, Terms, Verdict, after_fault, settle
 from tradewind.attempts.threads import Threads
@@ -26,17 +24,8 @@ from worker.run import Attempts, Ran, is_being_cancelled
 from worker.settler import Settler
 from worker.slot import Slot
 from worker.suspects import Suspects
+from worker.telling import GOES_ON, STUCK, tell, tell_crash, tell_failure, tell_fault
 
-_log = logging.getLogger(__name__)
-_GOES_ON: Final = (
-    "a handler runs on although it was told to stop: another attempt may run beside it, and its "
-    "slot stays taken until it ends"
-)
-_STUCK: Final = (
-    "a handler runs on past its time limit; its slot stays taken, and the task waits, until it "
-    "ends (isolate=True makes a process of it that can be killed)"
-)
-_DEAD: Final = "task failed and is dead-lettered"
 _Over = tuple[Slot, Ran, float]  # an attempt, how it ended, and after how many seconds
 
 
@@ -132,6 +121,10 @@ class Runner:
         self._guard.hold(slots, asked_ms)
         for slot in slots:
             self._start(slot, stopping=stopping)
+        # What is only said of them comes after the first steps of their handlers.
+        loop.call_soon(self._started, claims)
+
+    def _started(self, claims: Sequence[Claim]) -> None:
         self._count_slots()
         metrics.START_DELAY_SECONDS.observe_all(
             [max(claim.claimed_ms - claim.ready_ms, 0) / 1000 for claim in claims]
@@ -142,7 +135,7 @@ class Runner:
         try:
             prepared = prepare(claim, self._pool.app, self._pool.fleet, slot.signals)
         except Exception as error:  # noqa: BLE001 - a net: see the class
-            self._fault(claim, error)
+            tell_fault(claim, error)
             prepared = Failed(FAULT)
         if isinstance(prepared, Job) and not stopping and self._enter(slot):
             self._begin(slot, prepared)
@@ -234,7 +227,7 @@ class Runner:
         if self._has_left:
             return
         if isinstance(ran, BaseException):
-            self._fault(slot.claim, ran)
+            tell_fault(slot.claim, ran)
             ran = Ran(Failed(FAULT))
         if not self._just_over:
             asyncio.get_running_loop().call_soon(self._conclude)
@@ -275,11 +268,11 @@ class Runner:
         self._left()
         for (slot, ran, took_s), settlement in zip(over, settlements, strict=True):
             if ran.leftover is not None:
-                self._tell(slot.claim, _GOES_ON)
+                tell(slot.claim, GOES_ON)
             if ran.late:
-                self._tell(slot.claim, "a handler returned after its time limit; its work counts")
+                tell(slot.claim, "a handler returned after its time limit; its work counts")
             if not isinstance(settlement, Finish):
-                self._tell_failure(settlement, ran, took_s)
+                tell_failure(settlement, ran, took_s)
 
     def _settle_attempt(self, slot: Slot, ran: Ran) -> Settlement:
         assert slot.terms is not None  # noqa: S101 - of every attempt that began
@@ -290,7 +283,7 @@ class Runner:
         try:
             settlement = settle(claim, verdict, policy, terms, jitter=random.random())
         except Exception as error:  # noqa: BLE001 - a net: see the class
-            self._fault(claim, error)
+            tell_fault(claim, error)
             settlement = after_fault(claim, policy, terms)
         return settlement
 
@@ -306,7 +299,7 @@ class Runner:
         if claim.suspect:
             self.suspects.settled(claim)
         if isinstance(settlement, Crash):
-            self._tell_crash(settlement, outcome)
+            tell_crash(settlement, outcome)
         if outcome == "dead" and isinstance(settlement, Bury | Crash) and settlement.may_move:
             self._hears.buried(partition, settlement.move_after_ms)
         elif outcome == "dead" and self._pool.fleet.queue(claim.queue).on_dead:
@@ -317,14 +310,14 @@ class Runner:
             self.handed_back.add(partition)
 
     def _got_stuck(self, slot: Slot) -> None:
-        self._tell(slot.claim, _STUCK)
+        tell(slot.claim, STUCK)
         self._stuck.add(slot)
         self._ended.set()
         if len(self._stuck) >= stuck_limit(self._pool.concurrency):
             self._hears.worn_out()
 
     def _ended_late(self, slot: Slot, _: "asyncio.Future[Any]") -> None:
-        self._tell(slot.claim, "a handler that could not be stopped has ended")
+        tell(slot.claim, "a handler that could not be stopped has ended")
         self._leave(slot)
         self._left()
 
@@ -349,48 +342,6 @@ class Runner:
         task = asyncio.get_running_loop().create_task(work)
         self._aside.add(task)
         task.add_done_callback(self._aside.discard)
-
-    # --- what the log says: never a message of the app, which may quote a payload
-
-    def _tell_failure(self, settlement: Settlement, ran: Ran, took_s: float) -> None:
-        """One line for an attempt that failed."""
-        if isinstance(settlement, Crash):
-            self._tell(
-                settlement.claim,
-                "a handler's process died",
-                how=settlement.message,
-                took_s=round(took_s, 3),
-            )
-        if not isinstance(settlement, RetryAt | Bury):
-            return
-        is_dead = isinstance(settlement, Bury)
-        self._tell(
-            settlement.claim,
-            _DEAD if is_dead else "an attempt failed and will be repeated",
-            kind=settlement.failure.kind,
-            error=ran.error,
-            where=ran.where,
-            took_s=round(took_s, 3),
-        )
-
-    def _tell_crash(self, settlement: Crash, outcome: str) -> None:
-        """What became of the task: the store counts its crashes."""
-        claim = settlement.claim
-        crashes = claim.crashes + (not claim.suspect)  # of a suspect it was booked
-        if outcome == "dead":
-            how = settlement.message
-            self._tell(claim, _DEAD, kind="crashed", crashes=crashes, how=how)
-        elif outcome == "retried":
-            self._tell(claim, "a task that crashed goes on as a suspect", crashes=crashes)
-
-    def _fault(self, claim: Claim, error: BaseException) -> None:
-        marks = {"task_id": claim.task_id, "error": name_of(error), "where": where(error)}
-        _log.error("the worker failed at a task; the attempt counts as failed", extra=marks)
-
-    @staticmethod
-    def _tell(claim: Claim, what: str, **more: str | float) -> None:
-        extra = {"task_id": claim.task_id, "task": claim.name, "attempt": claim.attempt, **more}
-        _log.warning(what, extra=extra)
 
 
 def stuck_limit(concurrency: int) -> int:

@@ -17,6 +17,7 @@ from tradewind.policy_file import PolicyFile
 from tradewind.ports import Claims, Inbox, Intake, Notices, Outbox, Repairs, Upkeep, Vitals
 from tradewind.startup import on_hangup
 from tradewind.stops import Stops
+from tradewind.ticks import tick
 from worker.children import Children
 from worker.courier import Courier
 from worker.guard import Guard, Leases
@@ -277,7 +278,7 @@ class Service:
             if now != self._told:
                 self._told = now
                 self._on_ready(*now)
-            await asyncio.sleep(_TELL_EVERY_S)
+            await tick(_TELL_EVERY_S)
 
     def _stands(self) -> None:
         """Report it from the guard's thread; `_tell` takes it back if the loop turns again."""

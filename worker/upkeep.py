@@ -30,6 +30,7 @@ from tradewind.limits import (
 from tradewind.ports import Upkeep, Vitals
 from tradewind.state import State
 from tradewind.task import Swept
+from tradewind.ticks import tick
 from worker.courier import Courier
 from worker.pool import Pool
 from worker.reach import Reach
@@ -130,7 +131,7 @@ class Keeper:
                 self._present(frozenset(beat.worker_id for beat in beats))
                 named = {queue for beat in beats for queue in beat.queues}
                 self._queues = tuple(sorted(named.union(self._pool.queues)))
-            await asyncio.sleep(_ROLL_CALL_MS / SECOND_MS)
+            await tick(_ROLL_CALL_MS / SECOND_MS)
 
     def _present(self, live: frozenset[str]) -> None:
         """Divide the partitions among those who are there; be alert if somebody is missing."""

@@ -19,6 +19,7 @@ from tradewind.attempts.describe import text
 from tradewind.clock import Clock
 from tradewind.fleet import Fleet
 from tradewind.limits import SECOND_MS
+from tradewind.ticks import tick
 
 _log = logging.getLogger(__name__)
 WORN_OUT: Final = 75  # EX_TEMPFAIL of sysexits.h: not done, and a new process may do it
@@ -70,7 +71,7 @@ class Watch:
         """Show that the loop turns, for ever."""
         while True:
             self._ticks += 1
-            await asyncio.sleep(_TICK_S)
+            await tick(_TICK_S)
 
     async def look(self) -> None:
         """Watch, for ever, from an event loop of another thread."""

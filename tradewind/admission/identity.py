@@ -38,6 +38,12 @@ class Identity(NamedTuple):
         return _spare(affinity.unweighted(self.mark.key, self.may_spare), self.home)
 
     @property
+    def has_spare(self) -> bool:
+        """Whether there is a spare home, without reckoning which: every repeat asks."""
+        others = len(self.may_spare) - (self.home in self.may_spare)
+        return self.mark is not None and others > 0
+
+    @property
     def deduplicated(self) -> bool:
         """Whether the fingerprint may serve as an effect key (design section 4, done mark)."""
         return self.mark is not None and self.mark.business

@@ -1,6 +1,7 @@
 """The asynchronous client: submit a task, find it again, wait for its end."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from types import TracebackType
@@ -195,7 +196,7 @@ class Client:
                 refusal = error
             if refusal is not None and not refusal.is_repeatable:
                 raise refusal.error from None
-            wait_s = pause_s(attempt, refusal.retry_after_s if refusal else 0.0)
+            wait_s = pause_s(attempt, refusal.retry_after_s if refusal else 0.0, self._deadline_s)
             if refusal is not None and clock() + wait_s > heard_at + self._deadline_s:
                 raise _while_watching(refusal.error, last) from None
             if refusal is not None:
@@ -310,11 +311,10 @@ class _Countdown:
     """Seconds that are left of a deadline."""
 
     def __init__(self, seconds: float) -> None:
-        self._clock = asyncio.get_running_loop().time
-        self._over_at = self._clock() + seconds
+        self._over_at = time.monotonic() + seconds
 
     def __call__(self) -> float:
-        return max(self._over_at - self._clock(), 0.001)
+        return max(self._over_at - time.monotonic(), 0.001)
 
 
 def _while_watching(error: TradewindError, last: TaskView | None) -> TradewindError:

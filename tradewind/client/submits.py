@@ -54,8 +54,9 @@ class Coalescer:
     """Sends specs over one stream at a time, opened when needed and closed when idle."""
 
     def __init__(self, open_call: Callable[[], Any]) -> None:
-        """`open_call` starts a SubmitTaskStream."""
+        """`open_call` starts a SubmitTaskStream, in the loop that runs now."""
         self._open_call = open_call
+        self._loop = asyncio.get_running_loop()  # asking for it is a system call
         self._queue: deque[_Waiting] = deque()
         self._changed = asyncio.Event()
         self._sequence = count(1)
@@ -72,14 +73,13 @@ class Coalescer:
         time: then the task may have been stored. A caller that is cancelled before its spec was
         written leaves nothing behind.
         """
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[router_pb2.SubmitTasksResult] = loop.create_future()
+        answer: asyncio.Future[router_pb2.SubmitTasksResult] = self._loop.create_future()
         self._queue.append(_Waiting(spec, spec.ByteSize(), answer))
         if self._runner is None or self._runner.done():
             self._runner = asyncio.create_task(self._run())
         self._changed.set()
         # A timer of our own: asyncio.timeout would be a sixth of a submit's cost.
-        timer = loop.call_later(timeout_s, _give_up, answer)
+        timer = self._loop.call_later(timeout_s, _give_up, answer)
         try:
             return await answer
         finally:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tradewind.regions.reader import MAX_FILE_BYTES
+from tradewind.ticks import tick
 
 #: Between two looks, one stat(2) each. What has changed counts from the second equal look on.
 LOOK_EVERY_S: Final = 2.0
@@ -31,7 +32,7 @@ class FileWatch:
     async def changes(self) -> AsyncIterator[None]:
         """Yield whenever the file says something else, cannot be read any more, or can again."""
         while True:
-            await asyncio.sleep(self._every_s)
+            await tick(self._every_s)
             if await asyncio.to_thread(self._says_else):
                 yield
 

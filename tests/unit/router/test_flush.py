@@ -3,7 +3,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from router.flush import MAX_CALLS, Flush
+from router.flush import ENOUGH, MAX_CALLS, Flush
 from tradewind.errors import StoreError, StoreFull, StoreUnavailable
 from tradewind.limits import MAX_FLUSH, MIB
 from tradewind.state import State
@@ -53,7 +53,12 @@ class Ear:
         self.under_way -= tasks
 
     def answered(
-        self, region: str, tasks: int, depths: Mapping[int, int], error: StoreError | None
+        self,
+        region: str,
+        tasks: int,
+        depths: Mapping[int, int],
+        error: StoreError | None,
+        took_ms: float | None = None,
     ) -> None:
         self.under_way -= tasks
         self.heard.append((tasks, depths, error))
@@ -141,6 +146,26 @@ async def test_as_long_as_others_come_more_are_waited_for_up_to_a_limit(
     await asyncio.gather(*sent)
 
     assert ["".join(names) for names in gate.calls] == ["a", *calls]
+
+
+async def test_so_many_that_they_need_no_company_wait_for_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("router.flush.FLUSH_WAIT_MS", 3_600_000)
+    gate = Gate()
+    flush = Flush(gate, Ear())
+    sent = submits(flush, "a")
+    await called(gate, 1)
+    sent += submits(flush, *map(str, range(ENOUGH - 1)))
+    await turns()
+    assert gate.calls == [["a"]]
+
+    sent += submits(flush, "b", "c")
+    await called(gate, 1)
+
+    assert gate.calls[1:] == [[*map(str, range(ENOUGH - 1)), "b", "c"]]
+    gate.open.set()
+    await asyncio.gather(*sent)
 
 
 async def test_what_comes_soon_after_a_call_gathers_though_the_call_has_ended(

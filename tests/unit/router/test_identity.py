@@ -117,6 +117,18 @@ def test_only_an_entry_for_a_request_id_has_a_spare_home_inside_the_fence_and_no
     assert who(request_id="r", idempotency_key="k").spare == ""
 
 
+def test_whether_there_is_a_spare_home_is_known_without_reckoning_which() -> None:
+    everyone = [
+        *(who(request_id=f"r{n}", origin_region="us-east") for n in range(20)),
+        *(who(request_id=f"r{n}", fence=fence) for n in range(20) for fence in (("eu",), ("us",))),
+        who(request_id="r", idempotency_key="k"),
+        who(),
+    ]
+
+    assert [one.has_spare for one in everyone] == [bool(one.spare) for one in everyone]
+    assert {one.has_spare for one in everyone} == {True, False}
+
+
 def test_dedup_within_a_region_has_its_home_wherever_the_task_goes() -> None:
     assert who(by_payload(scope="region")).home == ""
 

@@ -98,7 +98,7 @@ async def test_a_fault_of_the_worker_is_a_failed_attempt(
 ASIDE = {
     "the pace": "worker.pool.Pace.ended",
     "the watch": "worker.watch.Watch.forget",
-    "the log": "worker.runner.Runner._tell_failure",
+    "the log": "worker.runner.tell_failure",
     "the metrics": "tradewind.metrics.Distribution.observe_all",
 }
 
