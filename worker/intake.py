@@ -1,7 +1,7 @@
 """Claims tasks for the slots that are free, and has them started."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,10 @@ _SIDE_BY_SIDE: Final = 4  # partitions claimed from at the same time: they leave
 # Fewer slots than these are claimed for at once; of more a half, by turns: Redis works on one claim
 # while the handlers of the other run. Measured with 128 slots: 15 to 20 % more tasks a second.
 _UNDIVIDED: Final = 32
+# While a handler holds the event loop nobody reads an answer, so nobody renews the leases that came
+# with it. Where that takes longer than this, no claim is under way when handlers begin.
+_HELD_MS: Final = 50.0
+_FORGETS: Final = 0.5  # of that with every batch that began
 
 
 class Change:
@@ -67,7 +71,10 @@ class Intake:
         self._pace, self._reach, self._clock = pace, reach, pace.clock
         self._change, self._says = change, says
         self._asked_ms: list[float] = []  # of each claim whose tasks have not been started yet
-        self._arriving = 0  # such tasks, of claims that were answered
+        self._arriving = 0  # such tasks, of claims that were answered, that will take slots
+        self._arriving_suspects = 0  # and places
+        self._beginning = 0  # batches whose handlers have not had their first turn yet
+        self._held_ms = 20 * _HELD_MS  # how long the loop was held by a batch, of late; no idea yet
         self._closed = False
 
     def close(self) -> None:
@@ -83,12 +90,13 @@ class Intake:
     def free(self) -> int:
         """Slots that could take a task; none while too many settlements wait."""
         taken = self._runner.busy + self._arriving
-        return self._pool.concurrency - taken if self._takes else 0
+        return max(self._pool.concurrency - taken, 0) if self._takes else 0
 
     @property
     def places(self) -> int:
         """Free ones for suspects."""
-        return self._runner.suspects.free if self._takes else 0
+        free = self._runner.suspects.free - self._arriving_suspects
+        return max(free, 0) if self._takes else 0
 
     @property
     def has_room(self) -> bool:
@@ -99,6 +107,11 @@ class Intake:
     def _takes(self) -> bool:
         return not self._closed and self._runner.backlog <= self._pool.concurrency
 
+    @property
+    def _is_quick(self) -> bool:
+        """Whether an answer would be read in time although handlers begin before it comes."""
+        return self._held_ms < _HELD_MS
+
     async def run(self) -> None:
         """Claim whenever there is room and a partition that may have work for it."""
         patience = Patience()
@@ -106,7 +119,8 @@ class Intake:
             await self._change.until(self._may_take)
             free = min(self.free, max(self._pool.concurrency // 2, _UNDIVIDED))
             places = self.places
-            chosen = self._line.choose(min(_SIDE_BY_SIDE, free or places), free or places)
+            most = min(_SIDE_BY_SIDE, free or places) if self._is_quick else 1
+            chosen = self._line.choose(most, free or places)
             # The first one gets a single place: who waits for it goes before who just came.
             chosen.sort(key=self._runner.suspects.in_front, reverse=True)
             limits, suspects = _shares(free, len(chosen)), self._for_suspects(places, chosen)
@@ -130,6 +144,8 @@ class Intake:
 
     def _may_take(self) -> bool:
         """Suspects come with a hint; without a free slot the rest of the line is not for us."""
+        if self._beginning and not self._is_quick:
+            return False
         if self.free > 0:
             return bool(self._line)
         return self.places > 0 and self._line.has_hint
@@ -139,11 +155,12 @@ class Intake:
         asked_ms = self._clock.monotonic_ms()
         self._asked_ms.append(asked_ms)
         claims: Sequence[Claim] = ()
+        lease_ms = self._pool.lease_ms
         try:
             batch = await self._store.claim(
                 partition,
                 worker_id=self._pool.worker_id,
-                lease_ms=self._pool.lease_ms,
+                lease_ms=lease_ms,
                 handlers=self._pool.handlers,
                 limit=limit,
                 suspects=suspects,
@@ -160,27 +177,46 @@ class Intake:
             self._note(partition, batch, limit)
             return True
         finally:
-            self._arrived(claims, asked_ms)
+            self._arrived(_Arrival(claims, asked_ms, lease_ms))
 
-    def _arrived(self, claims: Sequence[Claim], asked_ms: float) -> None:
+    def _arrived(self, arrival: "_Arrival") -> None:
         """Start them; if there is a lot to do, once the next claim is on its way.
 
         That takes two turns of the loop: in one it is asked for, in one the connection writes.
         """
-        self._arriving += len(claims)
-        if len(claims) >= _UNDIVIDED and self._may_take():
+        self._held_ms = max(self._held_ms, self._clock.monotonic_ms() - arrival.asked_ms)
+        self._arriving += len(arrival.claims) - arrival.suspects
+        self._arriving_suspects += arrival.suspects
+        if len(arrival.claims) >= _UNDIVIDED and self._is_quick and self._may_take():
             loop = asyncio.get_running_loop()
-            loop.call_soon(loop.call_soon, self._start, claims, asked_ms)
+            loop.call_soon(loop.call_soon, self._start, arrival)
             self._change.tell()
         else:
-            self._start(claims, asked_ms)
+            self._start(arrival)
 
-    def _start(self, claims: Sequence[Claim], asked_ms: float) -> None:
-        self._arriving -= len(claims)
-        if claims:
-            self._runner.start(claims, asked_ms, stopping=self._closed)
-        self._asked_ms.remove(asked_ms)
-        self.forget_cancels()
+    def _start(self, arrival: "_Arrival") -> None:
+        claims, asked_ms = arrival.claims, arrival.asked_ms
+        self._arriving -= len(claims) - arrival.suspects
+        self._arriving_suspects -= arrival.suspects
+        try:
+            if claims:
+                now_ms = self._clock.monotonic_ms()
+                in_time, late = arrival.by_lease(now_ms)
+                self._runner.start(in_time, asked_ms, stopping=self._closed)
+                if late:  # somebody else may run them by now
+                    self._runner.start(late, asked_ms, stopping=True)
+                self._beginning += 1
+                asyncio.get_running_loop().call_soon(self._began, now_ms)
+        finally:
+            self._asked_ms.remove(asked_ms)
+            self.forget_cancels()
+            self._change.tell()
+
+    def _began(self, since_ms: float) -> None:
+        """Handlers that were started then have had their first turn."""
+        self._beginning -= 1
+        took_ms = self._clock.monotonic_ms() - since_ms
+        self._held_ms = max(took_ms, _FORGETS * self._held_ms)
         self._change.tell()
 
     def _note(self, partition: int, batch: ClaimBatch, limit: int) -> None:
@@ -191,6 +227,27 @@ class Intake:
         if batch.parked and limit and not batch.claims:
             self._line.chill(partition, self._clock.monotonic_ms())
         self._says.due(partition, batch.next_due_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """What a claim has brought, asked for at monotonic `asked_ms`, with a lease by queue."""
+
+    claims: Sequence[Claim]
+    asked_ms: float
+    lease_ms: Mapping[str, int]
+
+    @property
+    def suspects(self) -> int:
+        return sum(claim.suspect for claim in self.claims)
+
+    def by_lease(self, now_ms: float) -> tuple[Sequence[Claim], Sequence[Claim]]:
+        """Those whose leases hold, and those whose are over: the answer has lain for so long."""
+        passed_ms = now_ms - self.asked_ms
+        if passed_ms < min(self.lease_ms.values()):
+            return self.claims, ()
+        late = [claim for claim in self.claims if passed_ms >= self.lease_ms[claim.queue]]
+        return [claim for claim in self.claims if claim not in late], late
 
 
 def _shares(room: int, among: int) -> list[int]:

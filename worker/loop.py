@@ -186,10 +186,6 @@ class Loop:
                 return
         await self._change.until(lambda: self._intake.has_room and not self._line.has_hint)
 
-    @property
-    def _has_more_in_hand(self) -> bool:
-        return self._line.has_rest or self._intake.is_under_way
-
     async def _wait(self) -> int | None:
         """One blocked wait on all partitions; parked work only where it may be for us."""
         cold = self._line.cold(self._clock.monotonic_ms())

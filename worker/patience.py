@@ -9,6 +9,7 @@ from typing import Final
 _log = logging.getLogger(__name__)
 
 FIRST_S: Final = 0.1  # a lost connection is back at once, most of the time
+_WELL_S: Final = 60.0  # what has worked for so long has not failed again, but anew
 MAX_S: Final = 5.0  # with a 5 s call, a region that is back is noticed within 10 s (case C07)
 
 
@@ -35,10 +36,13 @@ async def lasting(work: Callable[[], Awaitable[None]], what: str) -> None:
 
     A worker that goes on without renewing or sweeping would look alive and lose its tasks.
     """
-    patience = Patience()
+    patience, clock = Patience(), asyncio.get_running_loop().time
     while True:
+        began_s = clock()
         try:
             await work()
         except Exception:  # noqa: BLE001 - see above
             _log.exception("%s failed and begins anew", what)
+        if clock() - began_s > _WELL_S:
+            patience.reset()
         await patience.wait()

@@ -1,6 +1,7 @@
 """How a worker fills its slots: how much it claims at a time, and when."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.worker.world import KEEP_MS, PLACE, Parts, a_task
+from tradewind.clock import Clock, ManualClock
 from tradewind.fleet import Fleet
 from tradewind.state import State
 from tradewind.store.region_store import RegionStore
@@ -62,9 +64,10 @@ async def filling(
     slots: int,
     handler: Callable[[], Awaitable[None]],
     said: list[str],
+    clock: Clock | None = None,
 ) -> AsyncGenerator[tuple[Intake, Runner, Seen]]:
     """A worker's intake and runner, with a hint to PLACE in hand."""
-    parts = Parts(store, fleet, handler, slots=slots)
+    parts = Parts(store, fleet, handler, clock, slots=slots)
     seen, change, line = Seen(store, said.append), Change(), Line()
     parts.hears = parts.hears.__class__(
         change.tell, parts.hears.due, parts.hears.buried, parts.hears.worn_out
@@ -137,23 +140,92 @@ async def test_slots_are_filled_and_never_more_is_claimed_than_there_are(
         assert running == slots
 
 
+@pytest.mark.parametrize(
+    ("holds_s", "ahead"),
+    [
+        pytest.param(0.0, True, id="of tasks that let the loop go"),
+        pytest.param(0.003, False, id="not of such that hold it: nobody would renew its leases"),
+    ],
+)
 async def test_the_next_claim_is_on_its_way_before_the_tasks_of_the_last_start(
-    home: RegionStore, one_region: Fleet
+    home: RegionStore, one_region: Fleet, holds_s: float, ahead: bool
 ) -> None:
     said: list[str] = []
     over = asyncio.Event()
 
     async def handler() -> None:
+        time.sleep(holds_s)  # noqa: ASYNC251 - that is the point
         said.append("start")
-        if said.count("start") == 150:
+        if said.count("start") == 1_000:
             over.set()
 
-    await stored(home, 150)
+    await stored(home, 1_000)
     async with filling(home, one_region, 100, handler, said) as (_, runner, seen):
         await over.wait()
         await runner.idle()
-        assert said[:3] == ["claim", "claim", "given"]
-        assert max(seen.limits) == 50
+    under_way = [
+        said[:index].count("claim") - said[:index].count("given")
+        for index, what in enumerate(said)
+        if what == "start"
+    ]
+    assert under_way[0] == 0, "nothing is known yet"
+    assert max(under_way) == int(ahead)
+    assert max(seen.limits) == 50
+
+
+async def test_a_claim_whose_answer_lay_until_its_leases_were_over_is_handed_back(
+    home: RegionStore, one_region: Fleet
+) -> None:
+    started: list[int] = []
+    clock = ManualClock()
+
+    async def handler() -> None:
+        started.append(1)
+
+    await stored(home, 10)
+    async with filling(home, one_region, 10, handler, [], clock) as (_, runner, seen):
+
+        async def lie() -> None:
+            clock.advance(one_region.default_queue.lease_ms)
+
+        seen.before_answer = lie
+        await seen.answered.wait()
+        await runner.idle()
+    records = [await home.read(a_task(index).task_id) for index in range(10)]
+    assert {(r.state, r.attempts, r.crashes) for r in records if isinstance(r, Record)} == {
+        (State.PENDING, 0, 0)
+    }
+    assert started == []
+
+
+async def test_suspects_that_come_with_tasks_for_all_slots_take_none_of_these(
+    home: RegionStore, one_region: Fleet
+) -> None:
+    """Nor do they go on counting as free places, until they are started."""
+    end, free = asyncio.Event(), list[tuple[int, int]]()
+
+    async def handler() -> None:
+        await end.wait()
+
+    await stored(home, 2)
+    await home.claim(PLACE, worker_id="w", lease_ms={"default": 1}, handlers=["t"], limit=2)
+    while not await home.reap(PLACE, limit=2):
+        pass
+    await home.enqueue([a_task(index) for index in range(10, 60)], timeout_s=5)
+    async with filling(home, one_region, 40, handler, []) as (intake, runner, seen):
+        arrived = intake._start  # pyright: ignore[reportPrivateUsage] - between two steps
+
+        def looks(arrival: Any) -> None:
+            free.append((intake.free, intake.places))
+            arrived(arrival)
+
+        intake._start = looks  # pyright: ignore[reportPrivateUsage]
+        await seen.answered.wait()
+        await asyncio.sleep(0)
+        assert free[0] == (8, 0)
+        intake.close()
+        end.set()
+        await runner.idle()
 
 
 async def test_a_cancel_that_is_heard_while_its_task_waits_to_be_started_holds(
@@ -173,6 +245,8 @@ async def test_a_cancel_that_is_heard_while_its_task_waits_to_be_started_holds(
 
     await stored(home, 100)
     async with filling(home, one_region, 100, handler, []) as (intake, runner, seen):
+        # As of a worker whose handlers let the loop go.
+        intake._held_ms = 0.0  # pyright: ignore[reportPrivateUsage]
         seen.before_answer = cancel
         await seen.answered.wait()
         assert (started, intake.is_under_way) == (0, True)
