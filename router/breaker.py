@@ -102,13 +102,20 @@ class Breaker:
         self._good_probes, self._bad_probes, self._bad_calls = 0, 0, 0
         self._good_trials, self._bad_trials = 0, 0
         self._strikes, self._longs, self._failed = 0, 0, 0
-        self._good_at_ms, self._back_ms = -math.inf, -math.inf
+        self._good_at_ms, self._back_ms, self._haste = -math.inf, -math.inf, 1.0
         self._calls = Window()
 
     @property
     def down(self) -> bool:
         """Whether it is open or half-open."""
         return self._state in {_State.OPEN, _State.HALF_OPEN}
+
+    def back_for_ms(self, now_ms: float) -> float:
+        """How long it has been back, half more or less by chance; inf if it was never out.
+
+        So routers that see the same queue do not all hold it for too long at the same moment.
+        """
+        return (now_ms - self._back_ms) * self._haste
 
     def follow(self, rules: Health) -> None:
         """Judge by other thresholds from now on."""
@@ -220,7 +227,7 @@ class Breaker:
 
     def _enter(self, state: _State, now_ms: float) -> None:
         if state is _State.RECOVERING:
-            self._back_ms = now_ms
+            self._back_ms, self._haste = now_ms, 0.5 + self._draw()
         self._state, self._since_ms = state, now_ms
 
     def _for(self, intervals: int) -> float:

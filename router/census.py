@@ -16,9 +16,16 @@ from tradewind.clock import Clock
 from tradewind.errors import StoreError, StoreFull, StoreMoving, StoreUnavailable
 from tradewind.fleet import Fleet
 from tradewind.limits import HEARTBEAT_EVERY_MS, SECOND_MS
-from tradewind.metrics import REGION_RTT_SECONDS, REGION_STATE, REGION_STATES, forget
+from tradewind.metrics import (
+    REGION_RTT_SECONDS,
+    REGION_STATE,
+    REGION_STATES,
+    REGION_WORKERS,
+    forget,
+)
 from tradewind.ports import Vitals
 from tradewind.task import LiveWorker
+from tradewind.ticks import tick
 from tradewind.view import RegionView
 
 _log = logging.getLogger(__name__)
@@ -52,6 +59,7 @@ class Census:
         self._signs: dict[str, Signs] = {}
         self._connected: set[str] = set()
         self._down: dict[str, None] = {}  # in the order in which they went
+        self._shown: dict[str, str] = {}  # region -> its state in the metrics
         self._first_look: dict[str, asyncio.Event] = {}
         #: Grows with whatever is heard of any region.
         self.news = 0
@@ -80,6 +88,7 @@ class Census:
                 )
         for name in self._signs.keys() - signs.keys():
             self._forget(name)
+            forget(REGION_WORKERS, name)
             for state in REGION_STATES:
                 forget(REGION_STATE, name, state)
         self._signs = signs
@@ -91,6 +100,7 @@ class Census:
     def _forget(self, name: str) -> None:
         self._connected.discard(name)
         self._down.pop(name, None)
+        self._shown.pop(name, None)
         self._first_look.pop(name, None)
 
     @property
@@ -145,12 +155,20 @@ class Census:
         self.sent(region, -tasks)
 
     def answered(
-        self, region: str, tasks: int, depths: Mapping[int, int], error: StoreError | None
+        self,
+        region: str,
+        tasks: int,
+        depths: Mapping[int, int],
+        error: StoreError | None,
+        took_ms: float | None = None,
     ) -> None:
-        """The call that carried `tasks` ended: with a load report, or with `error` for all."""
+        """The call that carried `tasks` ended: with a load report, or with `error` for all.
+
+        `took_ms`: how long it took, if it was answered.
+        """
         self.news += 1
         if signs := self._signs.get(region):
-            signs.answered(self._clock.monotonic_ms(), tasks, depths)
+            signs.answered(self._clock.monotonic_ms(), tasks, depths, took_ms)
         self._note(region, error, is_task=True)
 
     def note(self, region: str, error: StoreError | None) -> None:
@@ -179,7 +197,9 @@ class Census:
 
     def mustered(self, region: str, workers: Sequence[LiveWorker]) -> None:
         """The heartbeats of a region were read."""
-        self._signs[region].mustered(self._clock.monotonic_ms(), workers)
+        signs = self._signs[region]
+        signs.mustered(self._clock.monotonic_ms(), workers)
+        REGION_WORKERS.labels(region).set(len(signs.crew.workers))
         self.note(region, None)
 
     async def first_look(self, timeout_s: float) -> None:
@@ -201,12 +221,12 @@ class Census:
         while True:
             await self._look(name, "probe", self._probe)
             self._first_look[name].set()
-            await asyncio.sleep(self._fleet.health.interval_ms / SECOND_MS)
+            await tick(self._fleet.health.interval_ms / SECOND_MS)
 
     async def _workers_loop(self, name: str) -> None:
         while True:
             await self._look(name, "workers", self._muster)
-            await asyncio.sleep(HEARTBEAT_EVERY_MS / SECOND_MS)
+            await tick(HEARTBEAT_EVERY_MS / SECOND_MS)
 
     async def _look(self, name: str, what: str, look: Callable[[str], Awaitable[None]]) -> None:
         """Look once. A bug is logged, and the next look comes all the same."""
@@ -261,10 +281,12 @@ class Census:
     def _show(self, name: str) -> None:
         """Say in the metrics how the region stands."""
         now_ms = self._clock.monotonic_ms()
-        standing = self._signs[name].breaker.at(now_ms)
+        standing = self._signs[name].standing(now_ms)
         now = "half-open" if standing.trial else standing.health.lower()
-        for state in REGION_STATES:
-            REGION_STATE.labels(name, state).set(state == now)
+        if self._shown.get(name) != now:
+            self._shown[name] = now
+            for state in REGION_STATES:
+                REGION_STATE.labels(name, state).set(state == now)
 
     def _stays(self, now_ms: float) -> frozenset[str]:
         """Regions that soft evidence may not take out, too many of their group being out."""

@@ -15,6 +15,7 @@ from router.admin import AdminService, Reload
 from router.cancel import Canceller, EndingPorts
 from router.carry import Carrier
 from router.census import Census
+from router.decisions import Decisions
 from router.flush import Flush
 from router.gauges import Gauges
 from router.keys import Keys
@@ -140,7 +141,8 @@ class Gateway:
         """Build what works by one fleet, over what stays."""
         fleet, stores, flushes = self._fleet, dict(self._stores), dict(self._flushes)
         lookup = Lookup(stores, fleet.partitions, self._gone)
-        routes = Routes(fleet, self.census, random.Random())
+        decisions = Decisions(fleet, self.region, self.census.now_ms, random.random)
+        routes = Routes(fleet, self.census, random.Random(), decisions)
         storing = Storing(stores, flushes)
         ledgers = Ledgers(stores, self.census)
         carrier = Carrier(routes, storing, ledgers, lookup, stores)

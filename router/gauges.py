@@ -1,6 +1,5 @@
 """What the router's own region holds, as gauges. Other regions have routers of their own."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
@@ -22,6 +21,7 @@ from tradewind.metrics import (
 from tradewind.policy.scores import wait_s
 from tradewind.ports import Reads
 from tradewind.task import Priority
+from tradewind.ticks import tick
 
 # As often as Prometheus scrapes by default; 64 partitions are then 4 commands a second, of the 15
 # that an idle region may cost (design section 3). Ages are asked for where something waits only.
@@ -54,7 +54,7 @@ class Gauges:
                 pass
             except Exception as error:  # noqa: BLE001 - numbers must not end a router
                 report("gauges", error)
-            await asyncio.sleep(EVERY_S)
+            await tick(EVERY_S)
 
     async def look(self) -> None:
         """Read counts and ages once. Raises StoreError."""

@@ -105,7 +105,10 @@ def _one(method: Callable[..., Awaitable[Any]], name: str) -> Any:
             _refuse_unreadable(request)
             return await method(request, context)
         except Exception as error:  # noqa: BLE001 - every error is answered here
-            return await _abort(context, name, error)
+            failed = error
+        # Not while it is handled: what then is raised would carry its text, which may quote the
+        # task, to whoever records exceptions, as tracing does.
+        return await _abort(context, name, failed)
 
     return one
 
@@ -118,7 +121,10 @@ def _many(method: Callable[..., AsyncIterator[Any]], name: str) -> Any:
             async for response in method(request, context):
                 yield response
         except Exception as error:  # noqa: BLE001 - every error is answered here
-            await _abort(context, name, error)
+            failed = error
+        else:
+            return
+        await _abort(context, name, failed)
 
     return many
 

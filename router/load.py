@@ -5,7 +5,8 @@ it is free slots, above 0 tasks that wait. It moves by one with each arrival and
 the region's state, so that every report can be brought up to now. Three things tell of it:
 
 * Heartbeats, each some tenths of a second old: free slots, and how many tasks workers left behind.
-  With every slot taken that is only the least there is: nobody has seen what came since.
+  With every slot taken that is only the least there is: nobody has seen what came since. But where
+  we have heard nothing else for long, it is also about the most.
 * The answer to each enqueue: the ready tasks of one partition, before its own. Partitions are drawn
   at random, so that times their number this is the region's count on average, and far off each
   single time: for x tasks in n partitions its variance is n * x.
@@ -47,6 +48,7 @@ class Crew:
     served: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     ready: int = 0  # tasks left behind by the last look at each partition
     age_ms: float = 0.0  # of its heartbeats on average, by slots
+    looked_ms: float = 0.0  # how long before the last of these looks the average one was
 
     @property
     def capacity(self) -> float:
@@ -67,6 +69,7 @@ def muster(workers: Sequence[LiveWorker]) -> Crew:
         for partition, (ready, stamp) in beat.depths.items():
             newest[partition] = max(newest.get(partition, (0, 0)), (stamp, ready))
     slots = sum(beat.slots for beat in beats)
+    stamps = [stamp for stamp, _ in newest.values()] or [0]
     return Crew(
         workers=live,
         slots=slots,
@@ -76,6 +79,7 @@ def muster(workers: Sequence[LiveWorker]) -> Crew:
         served=served,
         ready=sum(ready for _, ready in newest.values()),
         age_ms=sum(w.age_ms * w.heartbeat.slots for w in live) / max(1, slots),
+        looked_ms=max(stamps) - sum(stamps) / len(stamps),
     )
 
 
@@ -98,6 +102,7 @@ class Load:
         self._idle_beside = 0.0  # free slots beside ready tasks: they are for other queues
         self._began_ms, self._beat_ms = now_ms, -math.inf  # the time that heartbeats tell of
         self._own, self._own_at_ms = 0.0, now_ms
+        self._answered_ms = now_ms  # when an answer told of the queue
         self._capacity = 0.0
         self._drain = 0.0  # tasks/s that end there and are not made up for by what others send
         # Arrivals and ends a second that nobody tells of: the variance of that is their number.
@@ -109,6 +114,7 @@ class Load:
         at_ms = now_ms - rtt_ms / 2
         self._advance(at_ms)
         if ready:
+            self._answered_ms = now_ms
             waiting = max(0.0, self._excess + self._idle_beside)
             seen = self._partitions * sum(ready.values()) / len(ready)
             if seen or waiting:
@@ -141,6 +147,7 @@ class Load:
             self._weigh(told - self._excess, BEAT_VARIANCE + self._flow * later_s)
         else:
             self._excess = max(0.0, self._excess)
+            self._sink(told, now_ms)
 
     def at(self, now_ms: float) -> Reckoned:
         """Return the load as reckoned for now."""
@@ -169,6 +176,20 @@ class Load:
         gain = self._variance / (self._variance + variance)
         self._excess += gain * surprise
         self._variance *= 1 - gain
+
+    def _sink(self, told: float, now_ms: float) -> None:
+        """Come down to what workers saw, the more the longer no answer has told of the queue.
+
+        A queue to which all have stopped sending shrinks as fast as it is worked off. What came
+        since the workers' looks is taken to be what they completed; an answer newer than these
+        looks knows better.
+        """
+        rate = self.crew.rate
+        unseen = rate * self.crew.looked_ms / SECOND_MS
+        surprise = told + unseen - self._excess
+        unheard = rate * (now_ms - self._answered_ms) / SECOND_MS - unseen
+        if surprise < 0 < unheard:
+            self._excess += surprise * unheard**2 / (unheard**2 + unseen**2 + BEAT_VARIANCE)
 
     def _own_by(self, now_ms: float) -> float:
         """Tasks that we have sent, older ones counting less."""

@@ -5,20 +5,20 @@ So N routers together may move N times as fast, and may send a region N times th
 `limits.max_spill_in` allows, unless their views tell them how many they are.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from tradewind.limits import SECOND_MS
 from tradewind.policy import defaults
-from tradewind.policy.choose import Choice, Memory, Option, is_urgent
+from tradewind.policy.choose import Choice, Memory, Option, waits_longer
 from tradewind.policy.scores import capacity
 
 #: Tasks that have the same regions to choose of; what is remembered is theirs alone.
 Kind = tuple[object, ...]
 
 _WINDOW_S: Final = int(defaults.SPILL_WINDOW_S)
-_EARLY: Final = 0.0  # of the band: home must be the best of all
 _DWELL_MS: Final = defaults.DWELL_S * SECOND_MS
 _A_TRIFLE: Final = 1e-9  # of a share: what rounding leaves
 
@@ -28,11 +28,13 @@ class _Trail:
     """Where the tasks of one kind went."""
 
     home: str
-    left_ms: dict[str, float] = field(default_factory=dict[str, float])  # home -> since when
+    left: set[str] = field(default_factory=set[str])  # homes whose tasks leave
     back_ms: dict[str, float] = field(
         default_factory=dict[str, float]
     )  # home -> when they returned
-    shares: Mapping[str, float] = field(default_factory=dict[str, float])
+    usual: dict[str, float] = field(
+        default_factory=dict[str, float]
+    )  # region -> share, the most of late: it fades over DWELL_S
     at_ms: float = 0.0
 
 
@@ -58,41 +60,39 @@ class Pace:
         trail = self._trails.get(kind)
         if trail is None:
             return Memory(filled=filled, panics=panics)
-        bands = {
-            home: _EARLY if now_ms - since_ms < _DWELL_MS else defaults.RETURN_BAND
-            for home, since_ms in trail.left_ms.items()
-        }
+        bands = dict.fromkeys(trail.left, defaults.RETURN_BAND)
         settled = [home for home, at_ms in trail.back_ms.items() if now_ms - at_ms < _DWELL_MS]
         return Memory(trail.home, bands, settled, filled, panics)
 
     def eased(
         self, kind: Kind, choice: Choice, pool: Sequence[Option], now_ms: float
     ) -> dict[str, float]:
-        """Return shares on the way from those before to what `choice` wants, no faster than slew.
+        """Return shares on the way to what `choice` wants: what may not leave yet stays at home.
 
-        At once where the regions before are all out, where tasks return home, and where home's
-        queue is long: then those that wait for a slow move wait longer than a herd would make them.
+        A share abroad rises no faster than slew over what is usual for it. So tasks may come and go
+        with the queue at home, and only a new wish is followed slowly. At once where the home of
+        before is out, where tasks return home, and where its queue is long: then those that wait
+        for a slow move wait longer than a herd would make them.
         """
         trail = self._trails.get(kind)
         if trail is None or not choice.leaves:
             return choice.shares
-        if is_urgent(next(each for each in pool if each.name == choice.home), pool):
+        by_name = {option.name: option for option in pool}
+        if trail.home not in by_name:
             return choice.shares
-        before = {option.name: trail.shares.get(option.name, 0.0) for option in pool}
-        known = sum(before.values())
-        if known <= _A_TRIFLE:
+        if waits_longer(by_name[choice.home], pool, defaults.SLEW_PATIENCE_S):
             return choice.shares
-        changes = {name: choice.shares.get(name, 0.0) - s / known for name, s in before.items()}
-        allowed = defaults.SLEW_PER_S * max(0.0, now_ms - trail.at_ms) / SECOND_MS
-        highest = max(change for name, change in changes.items() if name != choice.home)
-        if highest <= allowed:
-            return choice.shares
-        part = allowed / highest
-        shares = {name: s / known + part * changes[name] for name, s in before.items()}
+        risen = defaults.SLEW_PER_S * max(0.0, now_ms - trail.at_ms) / SECOND_MS
+        shares = {
+            name: min(share, trail.usual.get(name, 0.0) + risen)
+            for name, share in choice.shares.items()
+            if name != choice.home
+        }
+        shares[choice.home] = 1 - sum(shares.values())
         return {name: share for name, share in shares.items() if share > _A_TRIFLE}
 
     def keep(self, kind: Kind, choice: Choice, shares: Mapping[str, float], now_ms: float) -> None:
-        """Remember a decision in which distance had a part: from now on its shares hold."""
+        """Remember a decision in which distance had a part."""
         if not choice.home:
             return
         trail = self._trails.get(kind)
@@ -100,10 +100,15 @@ class Pace:
             if len(self._trails) >= defaults.MAX_MEMORY:
                 self._trails.clear()
             trail = self._trails[kind] = _Trail(choice.home)
-        trail.home, trail.shares, trail.at_ms = choice.home, shares, now_ms
+        faded = math.exp(min(0.0, trail.at_ms - now_ms) / _DWELL_MS)
+        usual = {name: share * faded for name, share in trail.usual.items() if share > _A_TRIFLE}
+        for name, share in shares.items():
+            usual[name] = max(usual.get(name, 0.0), share)
+        trail.home, trail.usual, trail.at_ms = choice.home, usual, now_ms
         if choice.leaves:
-            trail.left_ms.setdefault(choice.home, now_ms)
-        elif trail.left_ms.pop(choice.home, None) is not None:
+            trail.left.add(choice.home)
+        elif choice.home in trail.left:
+            trail.left.discard(choice.home)
             trail.back_ms[choice.home] = now_ms
 
     def guest(self, region: str, now_ms: float) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from router.census import Census
+from router.decisions import Decisions
 from router.pace import Kind, Pace
 from tradewind.errors import StoreError, StoreFull
 from tradewind.fleet import Fleet
@@ -25,11 +26,21 @@ _NOBODY_REFUSED: Final[Mapping[str, StoreError]] = {}
 class Routes:
     """Decides regions, and remembers at which pace tasks moved."""
 
-    def __init__(self, fleet: Fleet, census: Census, draw: random.Random) -> None:
-        """`draw` is the chance in spilling over, for tasks without a request_id."""
+    def __init__(
+        self,
+        fleet: Fleet,
+        census: Census,
+        draw: random.Random,
+        decisions: Decisions | None = None,
+    ) -> None:
+        """`draw` is the chance in spilling over, for tasks without a request_id.
+
+        `decisions` is told of each that `choose` makes.
+        """
         self._fleet, self._census, self._draw = fleet, census, draw
+        self._decisions = decisions
         self._pace = Pace()
-        self._borders: dict[tuple[tuple[str, ...], str], tuple[str, ...]] = {}
+        self._borders: dict[tuple[tuple[str, ...], str], tuple[tuple[str, ...], ...]] = {}
         self._looks: dict[tuple[object, ...], _Look] = {}
         self._news, self._until_ms = -1, 0.0
 
@@ -68,6 +79,8 @@ class Routes:
         weighed, look = self._look(draft, resolved, ledger_home, refused)
         draw = self._chance(draft, weighed)
         decision = weighed.bare(draw)
+        if self._decisions is not None:
+            self._decisions.made(draft, weighed, draw, decision)
         region = decision.region
         if not region:
             raise refusal(weighed.decision(draw), self._fleet, draw=self._draw.random())

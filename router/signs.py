@@ -9,6 +9,7 @@ from typing import Final
 
 from router.breaker import Breaker, Standing
 from router.load import Crew, Load
+from router.slowness import Slowness
 from tradewind.fleet import Fleet
 from tradewind.limits import MINUTE_MS, SECOND_MS
 from tradewind.task import LiveWorker
@@ -21,6 +22,7 @@ FULL_FOR_MS: Final = 5 * SECOND_MS  # after a refusal for memory
 PRIOR_CALLS: Final = 10.0  # good ones, before any: one bad call makes no rate; own choice
 MAX_SERVED: Final = 4_096  # pairs of queue and handler; above it the longest unseen are forgotten
 MOST_MS: Final = 5 * MINUTE_MS  # the slots of a region when all is well; own choice
+FEW_SLOTS: Final = 0.71  # of these, below which it is degraded (1/1.4, Envoy overprovisioning)
 
 
 class PeakRtt:
@@ -131,8 +133,8 @@ class Signs:
         self._load = Load(fleet.partitions, now_ms)
         self._in_flight = 0
         self._served, self._served_at_ms = Served(), now_ms
-        self._most, self._live_share = Most(), 1.0
-        self._full_until_ms = -math.inf
+        self._most, self._live_share, self._has_few = Most(), 1.0, False
+        self._slowness, self._full_until_ms = Slowness(), -math.inf
 
     @property
     def crew(self) -> Crew:
@@ -161,7 +163,9 @@ class Signs:
         self._load.mustered(now_ms, self.rtt.ms, workers)
         crew = self.crew
         self._served.note(now_ms, crew.served, self._fleet.failover.unserved_after_ms)
-        self._live_share = crew.slots / max(1, self._most.add(now_ms, crew.slots))
+        most = self._most.add(now_ms, crew.slots)
+        self._live_share = crew.slots / max(1, most)
+        self._has_few = crew.slots < FEW_SLOTS * most
         if crew.workers:
             self._served_at_ms = now_ms
 
@@ -169,9 +173,16 @@ class Signs:
         """Count tasks as on their way."""
         self._in_flight += tasks
 
-    def answered(self, now_ms: float, tasks: int, ready: Mapping[int, int]) -> None:
-        """Count them as arrived beside `ready` ones by partition; without a report, as lost."""
+    def answered(
+        self, now_ms: float, tasks: int, ready: Mapping[int, int], took_ms: float | None = None
+    ) -> None:
+        """Count them as arrived beside `ready` ones by partition; without a report, as lost.
+
+        `took_ms`: how long the call took that carried them.
+        """
         self._in_flight -= tasks
+        if took_ms is not None:
+            self._slowness.add(now_ms, took_ms)
         if ready:
             self._load.answered(now_ms, self.rtt.ms, tasks, ready)
 
@@ -179,16 +190,23 @@ class Signs:
         """Take a refusal for memory."""
         self._full_until_ms = now_ms + FULL_FOR_MS
 
-    def view(
-        self, now_ms: float, *, rtt_ms: float | None = None, stays: bool = False
-    ) -> RegionView:
-        """Return the region as it looks now; `rtt_ms` replaces the measured round trip.
+    def standing(self, now_ms: float, *, stays: bool = False) -> Standing:
+        """Return what holds of the region now: what the breaker says, or less.
 
         With `stays` it is not out by soft evidence: see router.ejection.
         """
-        crew, standing = self._load.crew, self.breaker.at(now_ms)
+        standing = self.breaker.at(now_ms)
         if stays and standing.is_soft:
-            standing = Standing("DEGRADED")
+            return Standing("DEGRADED")
+        if standing.health == "HEALTHY" and (self._has_few or self._slowness.at(now_ms)):
+            return Standing("DEGRADED")
+        return standing
+
+    def view(
+        self, now_ms: float, *, rtt_ms: float | None = None, stays: bool = False
+    ) -> RegionView:
+        """Return the region as it looks now; `rtt_ms` replaces the measured round trip."""
+        crew, standing = self._load.crew, self.standing(now_ms, stays=stays)
         idle_ms = 0.0 if crew.workers else now_ms - self._served_at_ms
         load = self._load.at(now_ms)
         return RegionView(
@@ -208,5 +226,6 @@ class Signs:
             unserved_for_s=idle_ms / SECOND_MS,
             ramp=standing.ramp,
             trial=standing.trial,
+            back_for_s=self.breaker.back_for_ms(now_ms) / SECOND_MS,
             live_share=self._live_share,
         )

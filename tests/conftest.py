@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 
 import pytest
 import redis
+from hypothesis import settings
 
 from tests.redis_keys import connected, flush, leaked_keys, wrong_counts
 from tradewind.fleet import Fleet, RedisTarget, Region
@@ -16,6 +17,10 @@ from tradewind.local.errors import LocalSetupError
 from tradewind.local.redis_server import find_server
 from tradewind.local.scratch import RedisProcess, cluster_processes, redis_process
 from tradewind.store.region_store import RegionStore
+
+# How long an example takes says more of the machine's other work than of ours.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
 
 REGIONS = {"eu-west": "eu", "us-east": "us", "ap-south": "apac"}  # with their residency group
 

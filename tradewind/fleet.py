@@ -252,8 +252,10 @@ class Fleet:
 
     def inside(self, fence: tuple[str, ...]) -> tuple[str, ...]:
         """Names of the regions inside `fence` (any of its groups); no fence permits all."""
+        if not fence:
+            return tuple(self.regions)
         return tuple(
             name
             for name, region in self.regions.items()
-            if not fence or not set(fence).isdisjoint(region.residency)
+            if not set(fence).isdisjoint(region.residency)
         )

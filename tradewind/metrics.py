@@ -187,6 +187,13 @@ REGION_STATE = Gauge(
     registry=REGISTRY,
     multiprocess_mode="livemostrecent",
 )
+REGION_WORKERS = Gauge(
+    "tradewind_region_workers",
+    "Live worker processes of the region, as this router last read; 0: nobody works there.",
+    ["region"],
+    registry=REGISTRY,
+    multiprocess_mode="livemostrecent",
+)
 REGION_RTT_SECONDS = Gauge(
     "tradewind_region_rtt_seconds",
     "Round trip from this process to the region's Redis.",

@@ -3,6 +3,7 @@
 All frozen. Ages are in the view, so that deciding reads no clock.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -35,20 +36,41 @@ class RegionView:
     unserved_for_s: float = 0.0  # how long there has been no live worker at all
     ramp: float = 1.0  # how much of its share it may take while it recovers, 0..1
     trial: bool = False  # half-open: it may take one task now, which shows whether it is well
+    back_for_s: float = math.inf  # since it came back, give or take; inf: it was never out
     live_share: float = 1.0  # slots, of those that it is known to have when all is well
 
 
 @dataclass(frozen=True, slots=True)
+class ScoreParts:
+    """What a score is made of: (rtt_s + wait_s + cost_s) / success_rate / ramp * health_factor.
+
+    The seconds are those of the region times the weights of steering; the others as they count.
+    """
+
+    rtt_s: float
+    wait_s: float
+    cost_s: float
+    success_rate: float
+    ramp: float  # 1 but while it recovers
+    health_factor: float  # 1 but while it is degraded, or its report is old
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
-    """What a decision says of one region: eligible with a score, or excluded by a reason."""
+    """What a decision says of one region: eligible with a score, or excluded by reasons."""
 
     region: str
     eligible: bool
-    excluded_by: str
+    excluded_by: str  # the most fundamental of `reasons`; empty if there is none
     rtt_ms: float
     expected_wait_s: float
     score_s: float
     share: float
+    reasons: tuple[str, ...] = ()  # all that speaks against it, the most fundamental first
+    parts: ScoreParts | None = None  # of score_s; None if it has none
+    age_s: float | None = None  # of what is known of its load; None: nothing is
+    health: str = ""
+    trial: bool = False  # half-open: a task shows whether it is well again
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +84,5 @@ class Decision:
     ledger_home: str = ""
     reason: str = ""  # "affinity", "home", "spill", "pin", or why there is none
     policy_version: str = ""
+    home: str = ""  # the nearest; empty if distance had no part in it
+    spills: bool = False  # tasks leave home, each for a region drawn by its share

@@ -11,6 +11,7 @@ from tradewind.admission import admit
 from tradewind.codec import STATES, DamagedRecord
 from tradewind.fingerprint import Body
 from tradewind.fleet import Fleet
+from tradewind.limits import DAY_MS
 from tradewind.policy.rules import DEFAULT_RULE, UNSERVED
 from tradewind.state import State
 from tradewind.task import Draft, Failure, LiveWorker, Priority, QueueCounts, Record
@@ -41,6 +42,7 @@ _REGION_STATES = {
     "CORDONED": task_pb2.REGION_STATE_CORDONED,
     "DRAINING": task_pb2.REGION_STATE_DRAINING,
 }
+_LONGEST_MS = 10_000 * 365 * DAY_MS  # what a Duration holds, almost
 #: What a failed attempt of a task that lives on is called. The other kinds are deaths.
 _ATTEMPT_KINDS = {"timeout": "timeout", "worker-lost": "crashed"}
 
@@ -150,6 +152,9 @@ def decision(choice: Decision, *, partition: int) -> task_pb2.RouteDecision:
         ledger_home=choice.ledger_home,
         partition=partition,
         policy_version=choice.policy_version,
+        step=choice.reason if choice.region else "",
+        home=choice.home,
+        spills=choice.spills,
     )
 
 
@@ -270,6 +275,9 @@ def _candidate(candidate: Candidate) -> task_pb2.Candidate:
         eligible=candidate.eligible,
         excluded_by=candidate.excluded_by,
         share=candidate.share,
+        reasons=candidate.reasons,
+        health=_HEALTH.get(candidate.health),
+        trial=candidate.trial,
     )
     if math.isfinite(candidate.rtt_ms):
         shown.rtt.CopyFrom(_duration(candidate.rtt_ms))
@@ -277,12 +285,24 @@ def _candidate(candidate: Candidate) -> task_pb2.Candidate:
         shown.expected_wait.CopyFrom(_duration(candidate.expected_wait_s * 1_000))
     if math.isfinite(candidate.score_s):
         shown.score = candidate.score_s
+    if parts := candidate.parts:
+        made_of = task_pb2.ScoreParts(
+            rtt=parts.rtt_s,
+            wait=parts.wait_s,
+            cost=parts.cost_s,
+            success_rate=parts.success_rate,
+            ramp=parts.ramp,
+            health_factor=parts.health_factor,
+        )
+        shown.parts.CopyFrom(made_of)
+    if candidate.age_s is not None:
+        shown.age.CopyFrom(_duration(candidate.age_s * 1_000))
     return shown
 
 
 def _duration(ms: float) -> Duration:
     span = Duration()
-    span.FromNanoseconds(round(ms * 1_000_000))
+    span.FromNanoseconds(round(min(ms, _LONGEST_MS) * 1_000_000))
     return span
 
 

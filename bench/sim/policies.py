@@ -1,8 +1,10 @@
 """The product's way to choose, and those that it is compared with.
 
 All but the oracle see what the product sees: its census, its filters, its scores. So only the
-choice differs. `quota` policies may send only a given share of tasks away from home; `priced` ones
-pay seconds for it, and the price follows the share: they use the quota where it gains most.
+choice differs. `quota` policies may send only a given share of tasks away from home. The oracle of
+these pays a price in seconds for it, the same all the time: `run` finds the one at which its share
+is the given one. So it uses the quota where it gains most. `priced` has a price that follows the
+share.
 """
 
 import random
@@ -34,7 +36,9 @@ class Product:
         """Decide, and remember as a router does."""
         origin = task.origin
         routes = node.routes
-        return routes.choose(origin.draft, origin.resolved, "", task.refused, explained=True)
+        return routes.choose(
+            origin.draft, origin.resolved, "", task.refused, explained=node.explains
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +148,13 @@ def priced_p2c(quota: Quota) -> Pick:
 class Oracle:
     """Knows every true queue now, and what is on its way; takes the earliest start."""
 
-    def __init__(
-        self, sites: Mapping[str, Site], service_s: float, quota: Quota | None = None
-    ) -> None:
-        """`service_s` is the mean. With a quota, to leave home costs the price."""
-        self._sites, self._service_s, self._quota = sites, service_s, quota
+    def __init__(self, sites: Mapping[str, Site], service_s: float, price_s: float = 0.0) -> None:
+        """`service_s` is the mean; `price_s` what it costs to leave home."""
+        self._sites, self._service_s, self._price_s = sites, service_s, price_s
 
     def decide(self, node: Node, task: Task) -> Decision:
         """Decide by the truth."""
-        origin, quota = task.origin, self._quota
-        price_s = quota.price_s if quota is not None else 0.0
+        origin = task.origin
         best, best_s = "", float("inf")
         for name in origin.permitted:
             site = self._sites[name]
@@ -162,14 +163,12 @@ class Oracle:
             rtt_ms = node.fleet.rtt_ms.get((origin.region, name), 1.0) * site.condition.slow
             ahead = len(site.queue) + site.coming + 1 - site.free_slots
             start_s = rtt_ms / 2000 + max(0, ahead) * self._service_s / site.slots
-            start_s += price_s if name != origin.region else 0.0
+            start_s += self._price_s if name != origin.region else 0.0
             if (start_s, name) < (best_s, best):
                 best, best_s = name, start_s
         if not best:
             decision = node.routes.decide(origin.draft, origin.resolved, "", task.refused)
             raise refusal(decision, node.fleet)
-        if quota is not None:
-            quota.count(abroad=best != origin.region)
         return Decision(best, "oracle", (), origin.resolved.fence)
 
 
@@ -193,8 +192,17 @@ CONSTRAINED = ("p2c-quota", "p2c-priced", "oracle-quota")
 NAMES = ("product", *_PICKS, "p2c-blind", "oracle", "oracle-quota")
 
 
-def build(name: str, sites: Mapping[str, Site], service_s: float, abroad: float) -> Policy:
-    """Return a policy by its name; `abroad` is the share that constrained ones may send away."""
+def build(
+    name: str,
+    sites: Mapping[str, Site],
+    service_s: float,
+    abroad: float = 0.0,
+    price_s: float = 0.0,
+) -> Policy:
+    """Return a policy by its name.
+
+    `abroad` is the share that constrained ones may send away; to the oracle it costs `price_s`.
+    """
     if name in _PICKS:
         return Simple(_PICKS[name](Quota(abroad)))
     match name:
@@ -205,6 +213,6 @@ def build(name: str, sites: Mapping[str, Site], service_s: float, abroad: float)
         case "oracle":
             return Oracle(sites, service_s)
         case "oracle-quota":
-            return Oracle(sites, service_s, Quota(abroad))
+            return Oracle(sites, service_s, price_s)
         case _:
             raise ValueError(f"no policy {name}; there are {', '.join(NAMES)}")

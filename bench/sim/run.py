@@ -1,5 +1,6 @@
 """One policy in one scenario under one seed: from the settings to the figures."""
 
+import math
 import random
 import time
 from collections.abc import Mapping
@@ -9,6 +10,9 @@ from bench.sim import policies, traces
 from bench.sim.scenarios import DRAIN_S, WARM_S, Scenario
 from bench.sim.tally import BUCKET_S, Tally
 from bench.sim.world import World
+
+SAME_SHARE = 0.005  # shares abroad that differ by less count as equal: half a point
+FIRST_PRICE_S, MAX_PRICES = 0.02, 8  # tried for it, by halves
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,7 @@ class Result:
     drained_hits: int
     success: float  # of submits whose caller had a permitted region that was up
     arrived: Mapping[str, list[int]]  # region -> tasks a bucket
+    completed: Mapping[str, list[int]]  # the same, tasks that ended there
     guests: float  # the most of a minute at any region: tasks from abroad, of its capacity
     submits: list[tuple[int, int]]  # submitted, succeeded
     changes: Mapping[str, Mapping[str, list[float]]]  # region -> router -> when, eligible or not
@@ -43,18 +48,45 @@ class Result:
 
 def run(scenario: Scenario, policy: str, seed: int, abroad: float = 0.0) -> Result:
     """Run to the end; equal arguments give equal figures, but for `cpu_s`."""
+    if policy == "oracle-quota":
+        return _within(scenario, policy, seed, abroad)
+    return _seeded(scenario, policy, seed, abroad, 0.0)
+
+
+def _within(scenario: Scenario, policy: str, seed: int, abroad: float) -> Result:
+    """Run at the price at which the share abroad is `abroad`, or at none if less leave anyway."""
+    nearest = _seeded(scenario, policy, seed, abroad, 0.0)
+    if nearest.abroad <= abroad:
+        return nearest
+    low_s, high_s, price_s = 0.0, math.inf, FIRST_PRICE_S
+    for _ in range(MAX_PRICES):
+        if abs(nearest.abroad - abroad) <= SAME_SHARE:
+            break
+        found = _seeded(scenario, policy, seed, abroad, price_s)
+        if abs(found.abroad - abroad) < abs(nearest.abroad - abroad):
+            nearest = found
+        if found.abroad > abroad:
+            low_s = price_s
+        else:
+            high_s = price_s
+        price_s = 2 * price_s if high_s == math.inf else (low_s + high_s) / 2
+    return nearest
+
+
+def _seeded(scenario: Scenario, policy: str, seed: int, abroad: float, price_s: float) -> Result:
     state = random.getstate()
     random.seed(seed)  # the client's pauses draw from it
     try:
-        return _run(scenario, policy, seed, abroad)
+        return _run(scenario, policy, seed, abroad, price_s)
     finally:
         random.setstate(state)
 
 
-def _run(scenario: Scenario, policy: str, seed: int, abroad: float) -> Result:
+def _run(scenario: Scenario, policy: str, seed: int, abroad: float, price_s: float) -> Result:
     began_s = time.process_time()
     world = World(scenario.settings, seed, WARM_S)
-    world.policy = policies.build(policy, world.sites, scenario.settings.service_s, abroad)
+    service_s = scenario.settings.service_s
+    world.policy = policies.build(policy, world.sites, service_s, abroad, price_s)
     if scenario.script is not None:
         world.play(scenario.script)
     trace = traces.load(scenario.trace)
@@ -83,6 +115,9 @@ def _run(scenario: Scenario, policy: str, seed: int, abroad: float) -> Result:
         drained_hits=tally.drained_hits,
         success=tally.succeeded_with_place / max(1, tally.with_place),
         arrived={name: [tally.arrived[bucket][name] for bucket in buckets] for name in world.sites},
+        completed={
+            name: [tally.completed[bucket][name] for bucket in buckets] for name in world.sites
+        },
         guests=_guests(scenario, tally),
         submits=[(tally.submits[bucket][0], tally.submits[bucket][1]) for bucket in buckets],
         changes=changes,

@@ -77,6 +77,13 @@ def big(regions: int, routers: int, length_s: float) -> Scenario:
     matrix = matrices.load("globe", regions)
     shares = tuple(1.0 + index % 3 for index in range(regions))
     settings = Settings(
-        matrix, shares, fenced=0.1, routers=routers, workers=1, report_s=5.0, partitions=16
+        matrix,
+        shares,
+        fenced=0.1,
+        routers=routers,
+        workers=1,
+        report_s=5.0,
+        service_s=0.1,
+        partitions=16,
     )
     return Scenario("big", settings, 0.75, length_s, ("nearest", "p2c"))

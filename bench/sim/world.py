@@ -5,7 +5,7 @@ outcome is in doubt the same region again until the attempt's deadline; then the
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from bench.sim.engine import Engine, SimulatedClock
@@ -52,6 +52,8 @@ class World:
         self._origins = list(settings.origins(self.fleet))
         self._reach = list(accumulate(origin.share for origin in self._origins))
         self._patience_s = 30.0
+        nothing = dict.fromkeys(self.sites, 0)
+        self.engine.after(BUCKET_S, self._count_completed, 0, nothing)
         for nodes in self.nodes.values():
             for node in nodes:
                 for site in self.sites.values():
@@ -72,6 +74,9 @@ class World:
     def play(self, script: Script) -> None:
         """Plan the script's changes."""
         self._patience_s = script.patience_s
+        for nodes in self.nodes.values():
+            for node in nodes:
+                node.explains = True  # changes are counted
         for change in script.changes:
             self.engine.at(change.at_s, self._change, change)
 
@@ -165,13 +170,13 @@ class World:
         if is_lost:
             self.engine.after(back_s, self._in_doubt, *call)
         else:
-            self.engine.after(back_s, self._stored, node, task, site, ready)
+            self.engine.after(back_s, self._stored, node, task, site, ready, 2 * back_s)
             if "whole" in self.settings.what_ifs and isinstance(node.census, Corrected):
                 load = (self.engine.now_s * 1000, len(site.queue), site.free_slots)
                 self.engine.after(back_s, node.census.told, site.name, *load)
 
-    def _stored(self, node: Node, task: Task, site: Site, ready: int) -> None:
-        node.census.answered(site.name, 1, {task.partition: ready}, None)
+    def _stored(self, node: Node, task: Task, site: Site, ready: int, took_s: float) -> None:
+        node.census.answered(site.name, 1, {task.partition: ready}, None, 1000 * took_s)
         self._succeed(task)
 
     def _refused(self, node: Node, task: Task, site: Site, limit_s: float, _wait_s: float) -> None:
@@ -195,7 +200,7 @@ class World:
 
     def _later(self, task: Task, after_s: float) -> None:
         """Let the caller repeat, if it has the patience. What was stored is found by its ledger."""
-        wait_s = pause_s(task.attempt, after_s)
+        wait_s = pause_s(task.attempt, after_s, self._patience_s)
         task.attempt += 1
         if task.stored_in:
             self._succeed(task)
@@ -221,6 +226,12 @@ class World:
             tally.at_home += is_home
             told = now_s - site.drained_at_s > SETTLE_S + _UNDER_WAY_S
             tally.drained_hits += site.condition.drained and told
+
+    def _count_completed(self, bucket: int, before: Mapping[str, int]) -> None:
+        """Take what each region completed in a bucket that is over now."""
+        now = {name: site.completed for name, site in self.sites.items()}
+        self.tally.completed[bucket] = {name: now[name] - before[name] for name in now}
+        self.engine.after(BUCKET_S, self._count_completed, bucket + 1, now)
 
     def _started(self, task: Task, _site: Site) -> None:
         if task.at_s >= self.tally.from_s:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.cases.pair import pair
 from tests.cases.scale import Scale
 from tests.flow.lab import Lab
 from tests.harness.ledger import VARIABLE, Ledger
@@ -74,6 +75,23 @@ def world(running_world: Yard, ledger: Ledger) -> Yard:
     """The same, with a ledger that starts empty."""
     running_world.ledger = ledger.from_here()
     return running_world
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def running_pair(
+    tmp_path_factory: pytest.TempPathFactory, ledger: Ledger
+) -> AsyncIterator[Yard]:
+    """Two uneven regions, far apart."""
+    async with pair(tmp_path_factory.mktemp("pair"), ledger, "500ms") as world:
+        yield world
+        await world.is_in_order()
+
+
+@pytest.fixture
+def two_regions(running_pair: Yard, ledger: Ledger) -> Yard:
+    """The same, with a ledger that starts empty."""
+    running_pair.ledger = ledger.from_here()
+    return running_pair
 
 
 @pytest_asyncio.fixture

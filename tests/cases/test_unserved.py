@@ -34,8 +34,11 @@ async def test_c49b_nothing_unpinned_goes_where_nobody_works(world: Yard) -> Non
             regions, silent = await eu.admin.regions()
             assert silent == ()
             shown = {region.name: (region.health, region.workers) for region in regions}
-            assert shown["eu-west"] == ("HEALTHY", 0)
+            assert shown["eu-west"] == ("DEGRADED", 0)
             assert (await eu.admin.workers("eu-west"))[0] == []
+            for region in ("eu-west", "us-east"):
+                page = await world.router_page(region)
+                assert b'\ntradewind_region_workers{region="eu-west"} 0.0\n' in page
 
             free = [await client.submit("sleep") for client in (eu, us) for _ in range(20)]
             pinned = await eu.submit("sleep", pin_region="eu-west")

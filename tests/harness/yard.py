@@ -30,6 +30,11 @@ class Yard:
         self.regions = tuple(fleet.endpoints)
 
     @property
+    def fleet(self) -> EmbeddedFleet:
+        """What runs, for whoever breaks the ways between its parts."""
+        return self._fleet
+
+    @property
     def supervisor(self) -> Supervisor:
         """The processes: `redis-R`, `router-R`, `worker-R`."""
         return self._fleet.supervisor
@@ -69,6 +74,10 @@ class Yard:
         endpoint = self._fleet.endpoints[region]
         urls = [f"http://{address}/metrics" for address in (endpoint.http, endpoint.worker_http)]
         return b"\n".join(await asyncio.gather(*(asyncio.to_thread(_get, url) for url in urls)))
+
+    async def router_page(self, region: str) -> bytes:
+        """The metrics of a region's router alone: its workers' end with them."""
+        return await asyncio.to_thread(_get, f"http://{self._fleet.endpoints[region].http}/metrics")
 
     def mentions(self, region: str, text: str) -> list[str]:
         """Every key of a region that has `text` in its name, its members or its values."""
@@ -136,19 +145,23 @@ class Yard:
 
 @asynccontextmanager
 async def yard(
-    home: Path, text: str, app: Path, ledger: Ledger, *worker_options: str
+    home: Path, text: str, app: Path, ledger: Ledger, *worker_options: str, **options: Any
 ) -> AsyncGenerator[Yard]:
-    """Run the regions that `text` describes, on free ports; everything has ended afterwards."""
+    """Run the regions that `text` describes, on free ports; everything has ended afterwards.
+
+    `options` are more of EmbeddedOptions.
+    """
     config = home / "regions.yaml"
     config.write_text(text)
-    options = EmbeddedOptions(
+    chosen = EmbeddedOptions(
         config=config,
         app=f"{app}:app",
         data_dir=home / "data",
         ephemeral_ports=True,
         worker_options=worker_options,
+        **options,
     )
-    fleet = EmbeddedFleet(regions.load(config), options)
+    fleet = EmbeddedFleet(regions.load(config), chosen)
     await fleet.start()
     try:
         running = Yard(fleet, home, ledger)

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import dataclasses
 import json
 import os
@@ -13,6 +14,7 @@ import psutil
 import pytest
 import yaml
 
+from tests.harness.patience import until
 from tradewind.fleet import Fleet, RedisTarget, Region
 from tradewind.local import prepare
 from tradewind.local.embedded import EmbeddedFleet, answers_ready
@@ -108,7 +110,8 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_fleet_serves_and_leaves_nothing_behind(tmp_path: Path, stand_in: Path) -> None:
-    running = EmbeddedFleet(fleet(), options(tmp_path, wan=True))
+    region_options = {EU: ("--concurrency", "5")}
+    running = EmbeddedFleet(fleet(), options(tmp_path, wan=True, region_options=region_options))
     assert running.endpoints == {}
     await running.start()
     assert list(running.endpoints) == [US, EU]
@@ -118,7 +121,8 @@ async def test_a_fleet_serves_and_leaves_nothing_behind(tmp_path: Path, stand_in
         told = json.loads((stand_in / f"router-{region}.json").read_text())
         assert (told["--listen"], told["--http"]) == (endpoint.grpc, endpoint.http)
         told = json.loads((stand_in / f"worker-{region}.json").read_text())
-        assert (told["--app"], told["--concurrency"]) == ("./app.py:app", "3")
+        slots = "5" if region == EU else "3"
+        assert (told["--app"], told["--concurrency"]) == ("./app.py:app", slots)
         assert told["--grace"] == "15"
         assert told["--http"] == endpoint.worker_http
         # What the region's processes read leads to the right servers, near and far.
@@ -135,6 +139,44 @@ async def test_a_fleet_serves_and_leaves_nothing_behind(tmp_path: Path, stand_in
     assert not any(psutil.pid_exists(pid) for pid in pids if pid is not None)
     with locked(tmp_path / "data"):
         pass
+
+
+@pytest.mark.usefixtures("stand_in")
+async def test_ways_break_and_heal_while_a_fleet_runs(tmp_path: Path) -> None:
+    running = EmbeddedFleet(fleet(), options(tmp_path, wan=True, wan_home=True))
+    await running.start()
+    try:
+        ways = running.links
+        assert set(ways) == {(US, EU), (EU, US), (US, US), (EU, EU)}
+
+        def answering() -> set[tuple[str, str]]:
+            found: set[tuple[str, str]] = set()
+            for way, link in ways.items():
+                with contextlib.suppress(OSError):
+                    if "+PONG" in ask(link.listen_port, "PING"):
+                        found.add(way)
+            return found
+
+        assert await asyncio.to_thread(answering) == set(ways)
+        to_eu = {way: ways[way] for way in ((US, EU), (EU, EU))}
+        running.set_links(
+            {way: dataclasses.replace(link, reach="refuses") for way, link in to_eu.items()}
+        )
+        assert {link.reach for link in running.links.values()} == {"ok", "refuses"}
+
+        async def is_cut_off() -> bool:
+            return await asyncio.to_thread(answering) == {(EU, US), (US, US)}
+
+        async def is_well() -> bool:
+            return await asyncio.to_thread(answering) == set(ways)
+
+        await until(is_cut_off, "eu-west is cut off")
+        running.set_links(to_eu)
+        await until(is_well, "eu-west is back")
+        with pytest.raises(KeyError):
+            running.set_links({(US, "mars"): ways[US, EU]})
+    finally:
+        await running.stop()
 
 
 @pytest.mark.usefixtures("stand_in")

@@ -65,18 +65,19 @@ def test_a_region_that_cannot_be_embedded_is_named(second: RedisTarget, says: st
 
 def test_every_way_between_two_regions_has_a_pair() -> None:
     assert wan_pairs(THREE) == [(US, EU), (US, AP), (EU, US), (EU, AP), (AP, US), (AP, EU)]
+    assert wan_pairs(TWO, home=True) == [(US, EU), (EU, US), (US, US), (EU, EU)]
 
 
 def test_a_link_delays_each_way_by_half_the_round_trip() -> None:
-    assert wan_links(TWO, FAR) == [
-        Link(9001, "127.0.0.1", 6402, 44.5),
-        Link(9002, "127.0.0.1", 6401, 45.5),
-    ]
+    assert wan_links(TWO, FAR) == {
+        (US, EU): Link(9001, "127.0.0.1", 6402, 44.5),
+        (EU, US): Link(9002, "127.0.0.1", 6401, 45.5),
+    }
 
 
 def test_a_way_that_the_table_does_not_know_has_no_delay() -> None:
     layout = Layout({**TWO_PORTS, AP: RegionPorts(6403, 1, 2, 3)}, wan={(EU, AP): 9003})
-    assert wan_links(THREE, layout) == [Link(9003, "127.0.0.1", 6403, 0)]
+    assert wan_links(THREE, layout) == {(EU, AP): Link(9003, "127.0.0.1", 6403, 0)}
 
 
 URLS = {

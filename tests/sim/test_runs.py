@@ -54,6 +54,21 @@ def test_a_constrained_policy_keeps_to_the_share_that_may_leave_home(
     assert run(calm, policy, 1, 0.15).abroad == pytest.approx(0.15, abs=0.03)
 
 
+def test_the_oracle_sends_abroad_what_it_may_within_a_point_and_no_more_than_helps(
+    calm: Scenario,
+) -> None:
+    calm = dataclasses.replace(calm, length_s=120.0)
+    free, bound, lavish = (
+        run(calm, "oracle", 1),
+        run(calm, "oracle-quota", 1, 0.15),
+        run(calm, "oracle-quota", 1, 0.9),
+    )
+    assert free.abroad > 0.2
+    assert bound.abroad == pytest.approx(0.15, abs=0.01)
+    assert bound.p99_s > free.p99_s
+    assert (lavish.abroad, lavish.p99_s) == (free.abroad, free.p99_s)
+
+
 def test_only_a_policy_that_is_blind_for_fences_crosses_them(broken: Scenario) -> None:
     short = dataclasses.replace(broken, length_s=165.0)
     assert run(short, "p2c-blind", 1).outside_fence > 50

@@ -9,22 +9,21 @@ from tradewind.cli.options import payload_of, task_options, to_options
 from tradewind.cli.outcome import DONE, FAILED
 from tradewind.cli.session import examples, json_option, router_option, with_client
 from tradewind.cli.unserved import UNSERVED
-from tradewind.policy import filters
+from tradewind.policy.choose import NOWHERE
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from tradewind.cli.sheet import Sheet
     from tradewind.client import Route
 
-_BAR = 10  # characters of a share of 100 %
+_HOME = "home"
 # Steps that decide where no rule of the policy file matches; other names are those of rules.
 _STEPS = {
     "pin": "the region it asks for",
     "affinity": "the region of its key",
     "prefer": "the first that its rule prefers",
     "ledger": "as good as the best, and it recognises repeats",
-    "home": "the nearest",
+    _HOME: "the nearest",
     "spill": "it would start sooner than in the nearest",
     "failover": "the others are out, and failover.order names it",
     "trial": "whether it is well again is tried with one task at a time",
@@ -51,6 +50,7 @@ def explain(name: str, payload: str | None, router: str, *, as_json: bool, **fla
     Stores nothing. Exits 1 if no region would take it.
     """
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
+    from tradewind.cli.route_sheet import route_sheet  # noqa: PLC0415
 
     options = to_options(flags)
     args = payload_of(payload, options.get("content_type"))
@@ -67,6 +67,8 @@ def explain(name: str, payload: str | None, router: str, *, as_json: bool, **fla
     out.print()
     out.print(route_sheet(route))
     out.print()
+    if regime := regime_text(route):
+        out.print(show.text(regime))
     if fence := fence_text(route, options.get("residency", ())):
         out.print(fence)
     if route.ledger_home:
@@ -82,64 +84,44 @@ def headline(name: str, route: "Route") -> "Text":
     said = show.text(name, "bold")
     if route.region:
         said.append(" goes to ").append_text(show.text(route.region, "bold green"))
-        step = _STEPS.get(route.rule)
-        return said.append_text(show.text(f": {route.rule}" + (f" ({step})" if step else "")))
+        return said.append_text(show.text(f": {_decided(route)}"))
     said.append(" goes ").append("nowhere", "bold red").append(": no region may take it now")
-    return said.append_text(show.text(f" ({route.rule})" if route.rule else ""))
+    why = "" if route.rule in {"", NOWHERE} else f" ({route.rule})"
+    return said.append_text(show.text(why))
+
+
+def _decided(route: "Route") -> str:
+    """Name what decided; behind a rule, the step that took the region of those it leaves open."""
+    step = route.step or route.rule
+    said = _STEPS.get(step, "")
+    if route.spills and step == _HOME:
+        said = f"{said}, drawn by its share"
+    if route.rule in {step, ""}:
+        return f"{step} ({said})" if said else step
+    return f"{route.rule}, then {step} ({said})" if said else route.rule
+
+
+def regime_text(route: "Route") -> str:
+    """Say whether such tasks stay at home now; nothing where distance had no part in it."""
+    if not route.home:
+        return ""
+    if route.spills:
+        return f"Home is {route.home}; tasks leave it now, each for a region drawn by its share."
+    return f"Home is {route.home}; tasks stay there."
 
 
 def fence_text(route: "Route", own: Sequence[str]) -> str:
     """Say who drew the fence that excludes a region; `own` is what the task itself asks for."""
+    from tradewind.cli.route_sheet import is_fence  # noqa: PLC0415 - rich is slow to import
+
     reasons = [each.excluded_by for each in route.candidates]
-    outside = {reason for reason in reasons if _is_fence(reason)}
+    outside = {reason for reason in reasons if is_fence(reason)}
     if not outside:
         return ""
     for reason in outside:
         _, colon, why = reason.partition(": ")
         if colon:  # fences that exclude each other: every region says the same
             return f"The fence: {why}."
-    drawn = [] if route.rule in {"", *_STEPS} else [f"rule {route.rule}"]
+    drawn = [] if route.rule in {"", NOWHERE, *_STEPS} else [f"rule {route.rule}"]
     drawn += [f"the task's own [{', '.join(own)}]"] if own else []
     return f"The fence: by {' and '.join(drawn)}." if drawn else ""
-
-
-def _is_fence(reason: str) -> bool:
-    return reason.partition(": ")[0] == filters.OUTSIDE_FENCE
-
-
-def route_sheet(route: "Route") -> "Sheet":
-    """Give every region, the chosen one first, the excluded ones last."""
-    from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
-    from tradewind.cli.sheet import Column, Sheet  # noqa: PLC0415
-
-    made = Sheet(
-        Column(""),
-        Column("region"),
-        Column("rtt", right=True),
-        Column("wait", right=True),
-        Column("start in", right=True),
-        Column("share", right=True),
-        Column("", decor=True),
-        Column("why not", folds=True),
-    )
-
-    def rank(candidate: Any) -> tuple[bool, bool, float]:
-        chosen = candidate.region == route.region
-        return (not chosen, not candidate.eligible, candidate.score_s)
-
-    for each in sorted(route.candidates, key=rank):
-        chosen = each.region == route.region
-        style = "bold green" if chosen else "" if each.eligible else "dim"
-        starts = each.eligible and each.excluded_by not in filters.NOBODY_RUNS_IT
-        cells = (
-            "▸" if chosen else "",
-            each.region,
-            show.milliseconds(each.rtt_ms or None),  # 0: nothing was measured
-            show.seconds(each.expected_wait_s) if starts else "-",
-            show.seconds(each.score_s) if starts else "-",
-            f"{each.share:.0%}" if each.eligible else "-",
-            "█" * round(each.share * _BAR),
-            filters.OUTSIDE_FENCE if _is_fence(each.excluded_by) else each.excluded_by,
-        )
-        made.add(*(show.text(cell, style) for cell in cells))
-    return made

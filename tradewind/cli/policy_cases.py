@@ -101,7 +101,7 @@ def _print_failure(out: "Console", verdict: "Verdict", cases: Path) -> None:
     from rich.text import Text  # noqa: PLC0415 - rich is slow to import
 
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
-    from tradewind.cli.explain import route_sheet  # noqa: PLC0415
+    from tradewind.cli.route_sheet import route_sheet  # noqa: PLC0415
     from tradewind.cli.sheet import Column, Sheet  # noqa: PLC0415
 
     case = verdict.case

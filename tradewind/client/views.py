@@ -12,7 +12,7 @@ from tradewind.client.enums import short_name, state_of
 from tradewind.client.times import duration, moment
 from tradewind.state import State
 from tradewind.v1 import router_pb2, task_pb2
-from tradewind.view import Candidate
+from tradewind.view import Candidate, ScoreParts
 
 JSON_TYPE = "application/json"
 
@@ -111,6 +111,9 @@ class Route:
     ledger_home: str
     partition: int
     policy_version: str
+    step: str = ""  # that took the region among those that the rule left open
+    home: str = ""  # the nearest; empty if distance had no part in it
+    spills: bool = False  # such tasks leave home now
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,27 +189,46 @@ def route_of(decision: task_pb2.RouteDecision) -> Route:
     return Route(
         region=decision.region,
         rule=decision.rule,
-        candidates=tuple(
-            Candidate(
-                region=each.region,
-                eligible=each.eligible,
-                excluded_by=each.excluded_by,
-                rtt_ms=duration(each.rtt).total_seconds() * 1_000,
-                expected_wait_s=duration(each.expected_wait).total_seconds(),
-                score_s=each.score,
-                share=each.share,
-            )
-            for each in decision.candidates
-        ),
+        candidates=tuple(_candidate(each) for each in decision.candidates),
         ledger_home=decision.ledger_home,
         partition=decision.partition,
         policy_version=decision.policy_version,
+        step=decision.step,
+        home=decision.home,
+        spills=decision.spills,
     )
 
 
 def cancellation_of(reply: router_pb2.CancelTaskResponse) -> Cancellation:
     """Read the answer to a cancel."""
     return Cancellation(reply.cancelled, reply.requested, task_of(reply.task))
+
+
+def _candidate(each: task_pb2.Candidate) -> Candidate:
+    parts = each.parts
+    return Candidate(
+        region=each.region,
+        eligible=each.eligible,
+        excluded_by=each.excluded_by,
+        rtt_ms=duration(each.rtt).total_seconds() * 1_000,
+        expected_wait_s=duration(each.expected_wait).total_seconds(),
+        score_s=each.score,
+        share=each.share,
+        reasons=tuple(each.reasons),
+        parts=ScoreParts(
+            rtt_s=parts.rtt,
+            wait_s=parts.wait,
+            cost_s=parts.cost,
+            success_rate=parts.success_rate,
+            ramp=parts.ramp,
+            health_factor=parts.health_factor,
+        )
+        if each.HasField("parts")
+        else None,
+        age_s=duration(each.age).total_seconds() if each.HasField("age") else None,
+        health=short_name(task_pb2.Health.Name(each.health)) if each.health else "",
+        trial=each.trial,
+    )
 
 
 def _stay(hop: task_pb2.Hop) -> Stay:

@@ -45,6 +45,8 @@ _SERVED_EVERY_S = 0.1
 # Between the end of a worker's grace and SIGKILL: it hands back what still runs.
 _HAND_BACK_S = 3.0
 
+_WAN = "wan"  # its process
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -79,6 +81,7 @@ class EmbeddedFleet:
         self._held = contextlib.ExitStack()
         self._supervisor: Supervisor | None = None
         self._layout: Layout | None = None
+        self._links: Mapping[tuple[str, str], wan.Link] = {}
         self._copies: Mapping[str, Path] = {}  # of the user's file, by region, where it is not read
         self._file = FileWatch(options.config)
         self._changed = asyncio.Event()
@@ -163,6 +166,28 @@ class EmbeddedFleet:
         added = f"; to run {strangers} here, too, start anew" if strangers else ""
         return f"policy {fleet.version} is in force within seconds{added}"
 
+    @property
+    def links(self) -> Mapping[tuple[str, str], wan.Link]:
+        """The way to each Redis by (viewer, region). Empty without `wan`."""
+        return self._links
+
+    def set_links(self, links: Mapping[tuple[str, str], wan.Link]) -> None:
+        """Let these ways be so from a moment later on: farther, broken, silent or well again.
+
+        The others stay as they are. Raises KeyError for one that there is not.
+        """
+        if unknown := links.keys() - self._links.keys():
+            raise KeyError(min(unknown))
+        self._links = {**self._links, **links}
+        self._write_links()
+        self.supervisor.kill(_WAN, signal.SIGHUP)
+
+    def _write_links(self) -> Path:
+        spec = self._options.data_dir.resolve() / "wan.json"
+        new = spec.with_suffix(".new")
+        new.write_text(wan.dump(tuple(self._links.values())), encoding="utf-8")
+        return new.replace(spec)
+
     def hurry(self) -> None:
         """Shorten a stop, under way or to come, to a few seconds: running tasks are handed back."""
         if self._supervisor is not None:
@@ -228,7 +253,8 @@ class EmbeddedFleet:
             for region, ports in layout.regions.items()
         ]
         if layout.wan:
-            stores.append(_wan_spec(self._fleet, layout, data_dir / "wan.json", log_dir))
+            self._links = wan_links(self._fleet, layout)
+            stores.append(_wan_spec(layout, self._write_links(), log_dir))
 
         def service(name: str, argv: list[str], http_port: int) -> ProcessSpec:
             return ProcessSpec(
@@ -245,7 +271,8 @@ class EmbeddedFleet:
             argv = router_argv(configs[region], region, ports)
             services.append(service(f"router-{region}", argv, ports.http))
             if options.app is not None:
-                argv = worker_argv(configs[region], region, ports, options.app, worker_options)
+                more = (*worker_options, *options.region_options.get(region, ()))
+                argv = worker_argv(configs[region], region, ports, options.app, more)
                 services.append(service(f"worker-{region}", argv, ports.worker_http))
         return [stores, services]
 
@@ -298,10 +325,9 @@ def _redis_spec(
     )
 
 
-def _wan_spec(fleet: Fleet, layout: Layout, spec_path: Path, log_dir: Path) -> ProcessSpec:
-    spec_path.write_text(wan.dump(wan_links(fleet, layout)), encoding="utf-8")
+def _wan_spec(layout: Layout, spec_path: Path, log_dir: Path) -> ProcessSpec:
     return ProcessSpec(
-        name="wan",
+        name=_WAN,
         # By path, as the leash: the proxy needs nothing of ours but itself.
         argv=[sys.executable, "-I", "-S", wan.__file__, str(spec_path)],
         log_path=log_dir / "wan.log",

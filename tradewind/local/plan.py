@@ -26,8 +26,10 @@ class EmbeddedOptions:
     (None: no worker pools). The first router listens on `port`, the others on the next free ones;
     `ephemeral_ports` chooses every port anew, Redis included, so that runs do not meet;
     `redis_may_move` only gives a Redis another port than the file's if that one is taken.
-    `wan` puts the file's rtt table between the regions. `worker_options` are appended to every
-    pool's command line. At a stop, running tasks get `stop_grace_s` to end.
+    `wan` puts the file's rtt table between the regions; `wan_home` beside it a link without delay
+    between a region's own processes and its Redis, which can then be broken, too.
+    `worker_options` are appended to every pool's command line, `region_options` to that of one
+    region's. At a stop, running tasks get `stop_grace_s` to end.
     """
 
     config: Path
@@ -35,9 +37,13 @@ class EmbeddedOptions:
     data_dir: Path = DEFAULT_DATA_DIR
     port: int = DEFAULT_PORT
     wan: bool = False
+    wan_home: bool = False
     ephemeral_ports: bool = False
     redis_may_move: bool = False
     worker_options: tuple[str, ...] = ()
+    region_options: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]]
+    )
     log_dir: Path | None = None  # default: logs/ in the data directory
     ready_timeout_s: float = 30.0
     stop_grace_s: float = 15.0
@@ -79,26 +85,27 @@ def redis_ports(fleet: Fleet) -> dict[str, int]:
     return ports
 
 
-def wan_pairs(fleet: Fleet) -> list[tuple[str, str]]:
-    """(viewer, region) for every way between two regions, in file order."""
-    return list(permutations(fleet.regions, 2))
+def wan_pairs(fleet: Fleet, *, home: bool = False) -> list[tuple[str, str]]:
+    """(viewer, region) for every way between two regions, in file order; `home`: in one, too."""
+    own = [(name, name) for name in fleet.regions] if home else []
+    return [*permutations(fleet.regions, 2), *own]
 
 
-def wan_links(fleet: Fleet, layout: Layout) -> list[Link]:
+def wan_links(fleet: Fleet, layout: Layout) -> dict[tuple[str, str], Link]:
     """Give each way its proxy: half of the file's round trip in each direction."""
-    return [
-        Link(
+    return {
+        (viewer, region): Link(
             listen_port=port,
             target_host=LOOPBACK,
             target_port=layout.regions[region].redis,
             delay_ms=fleet.rtt_ms.get((viewer, region), 0.0) / 2,
         )
         for (viewer, region), port in layout.wan.items()
-    ]
+    }
 
 
 def redis_urls(layout: Layout, viewer: str) -> dict[str, str]:
-    """Every region's Redis as the processes of region `viewer` reach it; their own is direct."""
+    """Every region's Redis as the processes of region `viewer` reach it: without a link, direct."""
     return {
         region: f"redis://{LOOPBACK}:{layout.wan.get((viewer, region), ports.redis)}"
         for region, ports in layout.regions.items()

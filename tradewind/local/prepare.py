@@ -32,7 +32,7 @@ _PORT_POLL_S = 0.05
 def choose_layout(fleet: Fleet, options: EmbeddedOptions) -> Layout:
     """Choose a port for everything. Raises LocalSetupError if one that must be free is taken."""
     names = list(fleet.regions)
-    pairs = wan_pairs(fleet) if options.wan else []
+    pairs = wan_pairs(fleet, home=options.wan_home) if options.wan else []
     if options.ephemeral_ports:
         ports = iter(free_ports(4 * len(names) + len(pairs)))
         regions = {name: RegionPorts(*(next(ports) for _ in range(4))) for name in names}

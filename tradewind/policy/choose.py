@@ -12,6 +12,7 @@ from tradewind.policy.rules import Keyed, Resolved
 from tradewind.view import RegionView
 
 FAILOVER: Final = "failover"  # a region of weight 0, which failover.order names for home
+NOWHERE: Final = "no region can take the task"
 TRIAL: Final = "trial"  # a half-open region: the task shows whether it is well
 
 
@@ -37,7 +38,7 @@ class Memory:
     home: str | None = None  # the latest: of equally near regions it stays home
     # Homes whose tasks leave, and within what part of the band of the best they return.
     bands: Mapping[str, float] = field(default_factory=dict[str, float])
-    settled: Collection[str] = ()  # homes to which tasks have returned only a dwell ago
+    settled: Collection[str] = ()  # homes to which tasks returned less than a dwell ago
     filled: Collection[str] = ()  # regions that this router has sent their share of guests
     panics: bool | None = None  # whether it is panic; None: as the views say
     since: Mapping[str, int] = field(default_factory=dict[str, int])  # tasks sent since the views
@@ -117,10 +118,39 @@ def only_welcome(options: Sequence[Option], wish: Wish) -> Sequence[Option]:
     ]
 
 
+def only_settled(options: Sequence[Option], wish: Wish) -> Sequence[Option]:
+    """Exclude regions that came back and are busy, but for the tasks whose home they are.
+
+    A region that has just failed takes no guests at first, and then fills up as fast as FILL says:
+    not as fast as all the tasks come that wait elsewhere. While home is in, if only with a long
+    queue.
+    """
+    resolved = wish.resolved
+    filling = [
+        option
+        for option in options
+        if not option.excluded
+        and (
+            option.view.back_for_s < defaults.GUESTS_AFTER_S
+            or option.wait_s > defaults.FILL_S + defaults.FILL * option.view.back_for_s
+        )
+    ]
+    if not filling or resolved.pin or resolved.prefer or resolved.affinity:
+        return options
+    may_be_busy = (filters.WAIT,) if wish.fleet.panic_mode == "best_effort" else ()
+    home = _home([o for o in options if o.excluded in {(), may_be_busy}], wish)
+    return [
+        option._replace(excluded=(filters.FILLING,))
+        if option in filling and option is not home
+        else option
+        for option in options
+    ]
+
+
 def choose(pool: Sequence[Option], wish: Wish, *, panics: bool = False) -> Choice:
     """Weigh the regions of `pool`; region "" if it is empty."""
     if not pool:
-        return Choice({}, {"": "no region can take the task"}, "")
+        return Choice({}, {"": NOWHERE}, "")
     resolved = wish.resolved
     preferred: list[Option] = []
     if prefer := resolved.prefer:
@@ -129,7 +159,7 @@ def choose(pool: Sequence[Option], wish: Wish, *, panics: bool = False) -> Choic
         pool = preferred or pool
     return (
         _named(pool, wish)
-        or (_by_slots(pool) if panics else None)
+        or (_by_slots(pool) if panics and not _is_only_busy(pool) else None)
         or (_in_rule_order(preferred, wish) if preferred else None)
         or _near(pool, wish)
     )
@@ -197,6 +227,11 @@ def _by_slots(pool: Sequence[Option]) -> Choice | None:
     return Choice(shares, dict.fromkeys(shares, "spill"), best)
 
 
+def _is_only_busy(pool: Sequence[Option]) -> bool:
+    """Whether nothing speaks against them but their queues, which are known."""
+    return all(option.excluded == (filters.WAIT,) for option in pool)
+
+
 def _in_rule_order(preferred: Sequence[Option], wish: Wish) -> Choice:
     """Take the rule's first, whatever its distance, unless tasks wait longer there than needed."""
     first = preferred[0]
@@ -220,15 +255,16 @@ def _near(pool: Sequence[Option], wish: Wish) -> Choice:
     band_s *= wish.memory.bands.get(home.name, 1.0)
     # A ramp is no reason to leave: it says how many of the tasks stay.
     as_usual_s = home.score_s * max(defaults.MIN_RAMP, min(1.0, home.view.ramp))
-    stays = home.name in wish.memory.settled and not is_urgent(home, pool)
+    patience_s = defaults.SETTLED_PATIENCE_S
+    stays = home.name in wish.memory.settled and not waits_longer(home, pool, patience_s)
     if stays or as_usual_s <= best_s + band_s:
         return _as_it_recovers(home, pool, "home")._replace(home=home.name)
     return _softmin(pool, home.name)._replace(home=home.name, leaves=True)
 
 
-def is_urgent(home: Option, pool: Sequence[Option]) -> bool:
-    """Whether tasks wait at home so much longer than elsewhere that no caution is worth it."""
-    return home.wait_s > min([o.wait_s for o in pool]) + defaults.SLEW_PATIENCE_S
+def waits_longer(home: Option, pool: Sequence[Option], by_s: float) -> bool:
+    """Whether a task waits longer at home than where it waits least, and by more than `by_s`."""
+    return home.wait_s > min([o.wait_s for o in pool]) + by_s
 
 
 def _band_s(steering: Steering, of_s: float) -> float:
@@ -302,7 +338,11 @@ def _walk(keyed: Keyed, pool: Sequence[Option], since: Mapping[str, int]) -> Opt
 def _softmin(pool: Sequence[Option], home: str) -> Choice:
     best = min(pool, key=_score)
     # The age of the best one's report: that is the number which every router runs after.
-    temperature_s = max(defaults.MIN_TEMPERATURE_S, defaults.TEMPERATURE_PER_AGE * best.view.age_s)
+    temperature_s = max(
+        defaults.MIN_TEMPERATURE_S,
+        defaults.TEMPERATURE_PER_AGE * best.view.age_s,
+        defaults.TEMPERATURE_PER_WAIT * (best.wait_s - defaults.SPILL_PATIENCE_S),
+    )
     parts = [
         option.region.weight
         * max(defaults.MIN_RAMP, min(1.0, option.view.ramp))

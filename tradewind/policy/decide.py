@@ -37,6 +37,7 @@ from tradewind.policy.choose import (
     choose,
     on_trial,
     only_affine,
+    only_settled,
     only_welcome,
     standby,
 )
@@ -80,7 +81,15 @@ class Weighed:
             reason = (region and self._reason) or self.choice.reasons[region]
             resolved, version = self._wish.resolved, self._wish.fleet.version
             drawn = self._drawn[region] = Decision(
-                region, resolved.rule_name, (), resolved.fence, self._ledger_home, reason, version
+                region,
+                resolved.rule_name,
+                (),
+                resolved.fence,
+                self._ledger_home,
+                reason,
+                version,
+                self.choice.home,
+                self.choice.leaves,
             )
         return drawn
 
@@ -103,6 +112,11 @@ class Weighed:
                 expected_wait_s=option.wait_s,
                 score_s=option.score_s,
                 share=shares.get(option.name, 0.0),
+                reasons=option.excluded,
+                parts=scores.parts(option.view, option.region, self._wish.fleet, option.wait_s),
+                age_s=None if option.view.health == "UNKNOWN" else option.view.age_s,
+                health=option.view.health,
+                trial=option.view.trial,
             )
             for option in self._options
         )
@@ -167,7 +181,7 @@ def survey(
     fleet: Fleet,
     *,
     resolved: Resolved,
-    borders: Sequence[str] | None = None,
+    borders: Sequence[tuple[str, ...]] | None = None,
 ) -> list[Option]:
     """Look at every region for `draft`, in the order of the file: equal for equal queue and name.
 
@@ -183,7 +197,7 @@ def survey(
         wait = ahead / scores.capacity(view) if ahead > 0 else 0.0
         excluded = filters.conditions(view, region, fleet, draft.queue, draft.name, wait)
         if barred:
-            excluded = (barred, *excluded)
+            excluded = (*barred, *excluded)
         score = scores.score_s(view, region, fleet, wait)
         options.append(Option(name, region, view, ahead, wait, score, excluded))
     return options
@@ -192,7 +206,7 @@ def survey(
 def compare(options: Sequence[Option], wish: Wish, *, shown_home: str = "") -> Weighed:
     """Weigh what `survey` found. `shown_home` is the ledger home that decisions name."""
     resolved, fleet = wish.resolved, wish.fleet
-    options = only_welcome(only_affine(options, resolved), wish)
+    options = only_settled(only_welcome(only_affine(options, resolved), wish), wish)
     pool = [option for option in options if not option.excluded]
     overlooked = ""
     choice = on_trial(options, resolved)
@@ -281,6 +295,7 @@ def _nowhere(
 ) -> Decision:
     """Explain fences that leave nothing: each region says which ones."""
     rtts_ms = {view.name: view.rtt_ms for view in views}
+    excluded = f"{_FENCES}{why.partition(';')[0]}"
     return Decision(
         region="",
         rule=matching(draft, fleet).name,
@@ -288,11 +303,12 @@ def _nowhere(
             Candidate(
                 region=name,
                 eligible=False,
-                excluded_by=f"{_FENCES}{why.partition(';')[0]}",
+                excluded_by=excluded,
                 rtt_ms=rtts_ms.get(name, math.inf),
                 expected_wait_s=math.inf,
                 score_s=math.inf,
                 share=0.0,
+                reasons=(excluded,),
             )
             for name in fleet.regions
         ),

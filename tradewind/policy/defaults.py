@@ -36,6 +36,8 @@ BOUNDED_LOAD: Final = 1.25
 MIN_TEMPERATURE_S: Final = 0.1
 #: seconds per second; temperature by the age of the best region's report; own choice
 TEMPERATURE_PER_AGE: Final = 0.3
+#: share; temperature by the best region's wait over SPILL_PATIENCE_S: all are long; simulator
+TEMPERATURE_PER_WAIT: Final = 0.3
 #: share; of the band, within which tasks return home: two thresholds, so no swinging; own choice
 RETURN_BAND: Final = 0.5
 #: ms; round trips that differ by less differ by noise: one host, one metro area; own choice
@@ -43,9 +45,11 @@ EQUALLY_NEAR_MS: Final = 5.0
 
 # --- how fast it may change, and how many may leave (router.pace)
 
-#: seconds; tasks that left return only to the best of all, those back do not leave; own choice
+#: seconds; how long tasks that returned stay more readily, and a share abroad is usual; own choice
 DWELL_S: Final = 10.0
-#: share/s; how fast one router's share to one region other than home may rise; own choice
+#: seconds; so much longer than elsewhere they wait, to stay; simulator, docs/decisions/0013
+SETTLED_PATIENCE_S: Final = 0.12
+#: share/s; how fast a router's share to one region abroad may rise over what is usual; own choice
 SLEW_PER_S: Final = 0.1
 #: seconds; tasks leave at once where they wait so much longer than elsewhere; simulator
 SLEW_PATIENCE_S: Final = 0.25
@@ -53,6 +57,12 @@ SLEW_PATIENCE_S: Final = 0.25
 SPILL_WINDOW_S: Final = 10.0
 #: seconds; guests that would wait so much longer at home go all the same; own choice
 SPILL_PATIENCE_S: Final = 5.0
+#: seconds; from a region's return until it takes guests, half more or less by chance; simulator
+GUESTS_AFTER_S: Final = 300.0
+#: seconds; that guests may wait in a region that has just come back; as SLEW_PATIENCE_S
+FILL_S: Final = 0.25
+#: seconds per second; by how much that grows from then on; simulator
+FILL: Final = 0.02
 #: ms; two trial tasks of one router to one half-open region are so far apart at least; own choice
 TRIAL_EVERY_MS: Final = 50.0
 
@@ -64,9 +74,9 @@ PANIC_BELOW: Final = 0.5
 PANIC_UNTIL: Final = 0.6
 #: seconds; for which that has to hold; own choice
 PANIC_CALM_S: Final = 30.0
-#: ms; the earliest that a caller may ask again whom on_panic: reject turned away; routing notes 2.8
+#: ms; the earliest that a caller may ask again whom panic.mode: reject turned away; own choice
 REJECT_RETRY_MIN_MS: Final = 1 * SECOND_MS
-#: ms; the latest, so that they do not all come back at once; routing notes 2.8
+#: ms; the latest, so that they do not all come back at once; own choice
 REJECT_RETRY_MAX_MS: Final = 5 * SECOND_MS
 
 # --- moves, in relocate

@@ -26,6 +26,7 @@ WAIT = "wait over limit"
 # Of a candidate that others are preferred to; not filters of their own.
 NOT_AFFINITY = "not the affinity region"  # to one with mode `required`
 GUESTS = "guests over limit"  # to the task's home: limits.max_spill_in
+FILLING = "filling up after its return"  # to the task's home: defaults.FILL
 
 BY_POLICY = frozenset({OUTSIDE_FENCE, NOT_PINNED, WEIGHT_ZERO})  # waiting does not help
 BY_LOAD = frozenset({FULL, BACKLOG, WAIT})
@@ -38,16 +39,15 @@ NOBODY_RUNS_IT = frozenset({NO_WORKER, NO_HANDLER})
 _STATES = {"CORDONED": CORDONED, "DRAINING": DRAINING}
 
 
-def border(region: Region, permitted: Collection[str], pin: str) -> str:
-    """Return why policy keeps a task out of `region`, whatever its condition; empty if nothing."""
-    if region.name not in permitted:
-        return OUTSIDE_FENCE
+def border(region: Region, permitted: Collection[str], pin: str) -> tuple[str, ...]:
+    """Return every reason why policy keeps a task out of `region`, whatever its condition."""
+    found = () if region.name in permitted else (OUTSIDE_FENCE,)
     if pin:
-        return "" if region.name == pin else NOT_PINNED
-    return "" if region.weight else WEIGHT_ZERO
+        return found if region.name == pin else (*found, NOT_PINNED)
+    return found if region.weight else (*found, WEIGHT_ZERO)
 
 
-def borders(fleet: Fleet, fence: tuple[str, ...], pin: str) -> tuple[str, ...]:
+def borders(fleet: Fleet, fence: tuple[str, ...], pin: str) -> tuple[tuple[str, ...], ...]:
     """Return `border` of every region, in the order of the file."""
     permitted = frozenset(fleet.inside(fence))
     return tuple(border(region, permitted, pin) for region in fleet.regions.values())

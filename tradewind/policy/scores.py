@@ -5,11 +5,13 @@ Every term can be checked by hand (routing.md 2.4):
     wait  = max(0, queue + 1 - free_slots) / max(rate, slots / service)
     score = (rtt_weight * rtt + wait_weight * wait + cost_weight * cost) / success rate
     half more while degraded; over its ramp while it recovers
+
+`factors` has all that a score is made of, `parts` the same by name, for whoever asks why.
 """
 
 from tradewind.fleet import Fleet, Region
 from tradewind.policy import defaults
-from tradewind.view import RegionView
+from tradewind.view import RegionView, ScoreParts
 
 
 def queue_length(view: RegionView) -> float:
@@ -38,16 +40,27 @@ def wait_s(view: RegionView) -> float:
 
 def score_s(view: RegionView, region: Region, fleet: Fleet, wait: float) -> float:
     """Seconds until the task starts, costs included; `wait` is `wait_s(view)`."""
+    rtt_s, waits_s, cost_s, ok, ramp, factor = factors(view, region, fleet, wait)
+    return (rtt_s + waits_s + cost_s) / ok / ramp * factor
+
+
+def parts(view: RegionView, region: Region, fleet: Fleet, wait: float) -> ScoreParts:
+    """Return what `score_s` is made of."""
+    return ScoreParts(*factors(view, region, fleet, wait))
+
+
+def factors(
+    view: RegionView, region: Region, fleet: Fleet, wait: float
+) -> tuple[float, float, float, float, float, float]:
+    """Return round trip, wait and cost in seconds; success rate, ramp and what health adds."""
     steering = fleet.steering
-    seconds = (
-        steering.rtt_weight * view.rtt_ms / 1000
-        + steering.wait_weight * wait
-        + steering.cost_weight_s * region.cost
+    is_worse = view.health == "DEGRADED" or view.age_s * 1000 > fleet.health.stale_after_ms
+    return (
+        steering.rtt_weight * view.rtt_ms / 1000,
+        steering.wait_weight * wait,
+        steering.cost_weight_s * region.cost,
+        # A region that fails fast looks fast: success counts (routing.md finding 5).
+        max(defaults.MIN_OK, view.ok),
+        max(defaults.MIN_RAMP, view.ramp) if view.ramp < 1 else 1.0,
+        defaults.DEGRADED_FACTOR if is_worse else 1.0,
     )
-    # A region that fails fast looks fast: success counts (routing.md finding 5).
-    seconds /= max(defaults.MIN_OK, view.ok)
-    if view.ramp < 1:
-        seconds /= max(defaults.MIN_RAMP, view.ramp)
-    if view.health == "DEGRADED" or view.age_s * 1000 > fleet.health.stale_after_ms:
-        seconds *= defaults.DEGRADED_FACTOR
-    return seconds

@@ -199,23 +199,29 @@ class Progress(_message.Message):
     def __init__(self, fraction: _Optional[float] = ..., note: _Optional[str] = ...) -> None: ...
 
 class RouteDecision(_message.Message):
-    __slots__ = ("region", "rule", "candidates", "ledger_home", "partition", "policy_version")
+    __slots__ = ("region", "rule", "candidates", "ledger_home", "partition", "policy_version", "step", "home", "spills")
     REGION_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
     CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     LEDGER_HOME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    SPILLS_FIELD_NUMBER: _ClassVar[int]
     region: str
     rule: str
     candidates: _containers.RepeatedCompositeFieldContainer[Candidate]
     ledger_home: str
     partition: int
     policy_version: str
-    def __init__(self, region: _Optional[str] = ..., rule: _Optional[str] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., ledger_home: _Optional[str] = ..., partition: _Optional[int] = ..., policy_version: _Optional[str] = ...) -> None: ...
+    step: str
+    home: str
+    spills: bool
+    def __init__(self, region: _Optional[str] = ..., rule: _Optional[str] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., ledger_home: _Optional[str] = ..., partition: _Optional[int] = ..., policy_version: _Optional[str] = ..., step: _Optional[str] = ..., home: _Optional[str] = ..., spills: _Optional[bool] = ...) -> None: ...
 
 class Candidate(_message.Message):
-    __slots__ = ("region", "eligible", "excluded_by", "rtt", "expected_wait", "score", "share")
+    __slots__ = ("region", "eligible", "excluded_by", "rtt", "expected_wait", "score", "share", "reasons", "parts", "age", "health", "trial")
     REGION_FIELD_NUMBER: _ClassVar[int]
     ELIGIBLE_FIELD_NUMBER: _ClassVar[int]
     EXCLUDED_BY_FIELD_NUMBER: _ClassVar[int]
@@ -223,6 +229,11 @@ class Candidate(_message.Message):
     EXPECTED_WAIT_FIELD_NUMBER: _ClassVar[int]
     SCORE_FIELD_NUMBER: _ClassVar[int]
     SHARE_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    AGE_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
+    TRIAL_FIELD_NUMBER: _ClassVar[int]
     region: str
     eligible: bool
     excluded_by: str
@@ -230,4 +241,25 @@ class Candidate(_message.Message):
     expected_wait: _duration_pb2.Duration
     score: float
     share: float
-    def __init__(self, region: _Optional[str] = ..., eligible: _Optional[bool] = ..., excluded_by: _Optional[str] = ..., rtt: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., expected_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., score: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    parts: ScoreParts
+    age: _duration_pb2.Duration
+    health: Health
+    trial: bool
+    def __init__(self, region: _Optional[str] = ..., eligible: _Optional[bool] = ..., excluded_by: _Optional[str] = ..., rtt: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., expected_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., score: _Optional[float] = ..., share: _Optional[float] = ..., reasons: _Optional[_Iterable[str]] = ..., parts: _Optional[_Union[ScoreParts, _Mapping]] = ..., age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., health: _Optional[_Union[Health, str]] = ..., trial: _Optional[bool] = ...) -> None: ...
+
+class ScoreParts(_message.Message):
+    __slots__ = ("rtt", "wait", "cost", "success_rate", "ramp", "health_factor")
+    RTT_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
+    SUCCESS_RATE_FIELD_NUMBER: _ClassVar[int]
+    RAMP_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    rtt: float
+    wait: float
+    cost: float
+    success_rate: float
+    ramp: float
+    health_factor: float
+    def __init__(self, rtt: _Optional[float] = ..., wait: _Optional[float] = ..., cost: _Optional[float] = ..., success_rate: _Optional[float] = ..., ramp: _Optional[float] = ..., health_factor: _Optional[float] = ...) -> None: ...

@@ -45,7 +45,4 @@ def test_no_other_module_of_routing_has_a_number() -> None:
     paths = [path for path in POLICY.glob("*.py") if path.name != "defaults.py"]
     paths += [ROUTER / "route.py", ROUTER / "pace.py"]
     found = set[str]().union(*map(numbers_of, paths))
-    assert found == {
-        "pace.py: _EARLY",  # none of the band
-        "pace.py: _A_TRIFLE",  # of rounding
-    }
+    assert found == {"pace.py: _A_TRIFLE"}  # of rounding

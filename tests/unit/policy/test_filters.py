@@ -6,20 +6,34 @@ from tradewind.policy import filters
 from tradewind.policy.scores import wait_s
 from tradewind.view import RegionView
 
-BORDERS = {
-    "inside without a pin": (100, ("eu",), "", ""),
-    "outside the fence": (100, ("us",), "", filters.OUTSIDE_FENCE),
-    "outside the fence, though pinned": (100, ("us",), "eu", filters.OUTSIDE_FENCE),
-    "pinned here": (100, ("eu",), "eu", ""),
-    "pinned elsewhere": (100, ("eu",), "us", filters.NOT_PINNED),
-    "weight 0": (0, ("eu",), "", filters.WEIGHT_ZERO),
-    "weight 0, but pinned here": (0, ("eu",), "eu", ""),
+BORDERS: dict[str, tuple[int, tuple[str, ...], str, tuple[str, ...]]] = {
+    "inside without a pin": (100, ("eu",), "", ()),
+    "outside the fence": (100, ("us",), "", (filters.OUTSIDE_FENCE,)),
+    "outside the fence, though pinned": (100, ("us",), "eu", (filters.OUTSIDE_FENCE,)),
+    "outside the fence, and pinned elsewhere": (
+        100,
+        ("us",),
+        "us",
+        (filters.OUTSIDE_FENCE, filters.NOT_PINNED),
+    ),
+    "outside the fence, and weight 0": (
+        0,
+        ("us",),
+        "",
+        (filters.OUTSIDE_FENCE, filters.WEIGHT_ZERO),
+    ),
+    "pinned here": (100, ("eu",), "eu", ()),
+    "pinned elsewhere": (100, ("eu",), "us", (filters.NOT_PINNED,)),
+    "weight 0": (0, ("eu",), "", (filters.WEIGHT_ZERO,)),
+    "weight 0, but pinned here": (0, ("eu",), "eu", ()),
 }
 
 
-@pytest.mark.parametrize(("weight", "permitted", "pin", "reason"), BORDERS.values(), ids=BORDERS)
-def test_policy_says(weight: int, permitted: tuple[str, ...], pin: str, reason: str) -> None:
-    assert filters.border(region("eu", weight=weight), permitted, pin) == reason
+@pytest.mark.parametrize(("weight", "permitted", "pin", "reasons"), BORDERS.values(), ids=BORDERS)
+def test_policy_says(
+    weight: int, permitted: tuple[str, ...], pin: str, reasons: tuple[str, ...]
+) -> None:
+    assert filters.border(region("eu", weight=weight), permitted, pin) == reasons
 
 
 ONLY_B = {"default": frozenset({"b"})}

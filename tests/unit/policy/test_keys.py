@@ -7,9 +7,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.policy.test_fence_property import NAMES, region_views
 from tests.unit.policy.worlds import fleet, region, view
-from tradewind.fleet import Fleet
+from tradewind.fleet import Affinity, Fleet, Rule
 from tradewind.policy import defaults
+from tradewind.policy.affinity import rank
 from tradewind.policy.decide import decide
 from tradewind.task import Draft
 from tradewind.view import RegionView
@@ -51,6 +53,35 @@ def test_removing_a_region_from_the_file_moves_only_its_own_keys(
     after = homes(idle(), fleet(*(each for each in made if each.name != removed)), keys)
     for old, new in zip(before, after, strict=True):
         assert old in {new, removed}
+
+
+@given(
+    region_views(),
+    st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=10),
+    st.sampled_from(NAMES),
+    st.lists(st.integers(1, 1_000), min_size=len(NAMES), max_size=len(NAMES)),
+    st.sampled_from((("all",), ("even",))),
+)
+def test_a_key_that_must_stay_at_home_stays_whatever_becomes_of_other_regions(
+    views: list[RegionView],
+    keys: list[str],
+    removed: str,
+    weights: list[int],
+    fence: tuple[str, ...],
+) -> None:
+    rule = Rule("r", residency=fence, affinity=Affinity(mode="required"))
+    made = [
+        region(name, "all", *(("even",) if index % 2 == 0 else ()), weight=weight)
+        for index, (name, weight) in enumerate(zip(NAMES, weights, strict=True))
+    ]
+    left = [each for each in made if each.name != removed]
+    inside = [(each.name, each.weight) for each in made if fence[0] in each.residency]
+    before = homes(views, fleet(*made, rules=(rule,)), keys)
+    after = homes(views, fleet(*left, rules=(rule,)), keys)
+    for key, old, new in zip(keys, before, after, strict=True):
+        home, *others = rank(key.encode(), inside)
+        assert old in {home, ""}  # or refused, where home is out
+        assert new in ({others[0], ""} if home == removed else {old})
 
 
 def test_many_tasks_of_few_keys_crowd_no_region() -> None:

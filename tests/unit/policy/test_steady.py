@@ -232,7 +232,12 @@ def test_a_region_that_had_its_guests_takes(eu: RegionView, welcome: bool) -> No
 
 def test_a_home_to_which_tasks_returned_a_moment_ago_keeps_them_unless_they_wait() -> None:
     settled = Memory(settled={"eu"})
-    a_little = [replace(BUSY, depth=1), US, AP]  # 0.2 s: over the band, and no long wait
-    assert len(shares(decide(TASK, a_little, PLAIN, draw=0.5))) > 1
-    assert shares(decide(TASK, a_little, PLAIN, draw=0.5, memory=settled)) == {"eu": 1.0}
-    assert len(shares(decide(TASK, [BUSY, US, AP], PLAIN, draw=0.5, memory=settled))) > 1
+    near = view("us", 11.0)  # the band is 50 ms: up to 61 ms tasks stay, whatever was before
+
+    def kept(wait_s: float, memory: Memory) -> bool:
+        eu = replace(BUSY, rate=1_000.0, depth=round(1_000 * wait_s) - 1)
+        return shares(decide(TASK, [eu, near, AP], PLAIN, draw=0.5, memory=memory)) == {"eu": 1.0}
+
+    waits_s = (0.05, 0.08, 0.12, 0.13)
+    assert [kept(wait_s, Memory()) for wait_s in waits_s] == [True, False, False, False]
+    assert [kept(wait_s, settled) for wait_s in waits_s] == [True, True, True, False]

@@ -29,6 +29,19 @@ def test_a_region_that_the_others_could_not_replace_is_warned_of() -> None:
     assert "if eu is lost, the other regions of the fleet get 2.0 times their normal" in said(TWO)
 
 
+# The others do 1 / 1.4 = 71 % more than before, which is Envoy's overprovisioning factor.
+LOSSES = {"71 % more": ([100, 70, 70], False), "72 % more": ([100, 69, 69], True)}
+
+
+@pytest.mark.parametrize(("weights", "warned"), LOSSES.values(), ids=LOSSES)
+def test_without_the_largest_region_the_others_may_do(weights: list[int], warned: bool) -> None:
+    regions = "".join(
+        f"  r{index}: {{redis: redis://h{index}, residency: [all], weight: {weight}}}\n"
+        for index, weight in enumerate(weights)
+    )
+    assert ("if r0 is lost" in said(f"version: 1\nregions:\n{regions}")) is warned
+
+
 def test_rules_that_lead_to_weight_0_are_warned_of() -> None:
     text = FOUR_EVEN + "  spare: {redis: redis://s, residency: [cold], weight: 0}\n"
     text += "rules: [{name: b, match: {names: [b]}, residency: [cold]}, {name: a, prefer: [spare]}]"
@@ -160,6 +173,14 @@ def test_numbers_that_work_against_each_other_are_warned_of() -> None:
     assert "limits.max_wait of us (20ms) is shorter than steering.band_min (50ms)" in said(
         TWO.replace("[us]", "[us], limits: {max_wait: 20ms}")
     )
+
+
+def test_a_changed_setting_that_nothing_reads_is_warned_of() -> None:
+    assert said(FOUR_EVEN + "failover: {rescue_after: 5m}\n") == (
+        "failover.rescue_after (5m) is not served by this release: what waits in a region without "
+        "workers waits for them"
+    )
+    assert said(FOUR_EVEN + "failover: {rescue_after: 2m}\n") == ""
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))

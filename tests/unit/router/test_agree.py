@@ -1,12 +1,13 @@
 """`explain` and `submit` agree, for any fleet, rules, task and state of the regions."""
 
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.route import Routes
@@ -14,9 +15,10 @@ from tests.unit.policy.test_fence_property import drafts, fleets, permitted, reg
 from tests.unit.policy.worlds import SERVED, busy, region, view
 from tradewind.errors import NoRegionPermitted, TradewindError
 from tradewind.fleet import Fleet
+from tradewind.policy.choose import NOWHERE
 from tradewind.policy.rules import resolve
 from tradewind.task import Draft
-from tradewind.view import RegionView
+from tradewind.view import Candidate, RegionView
 
 
 class Seen:
@@ -42,20 +44,46 @@ def submitted(routes: Routes, draft: Draft, fleet: Fleet) -> tuple[str, str, str
     return (found.region, found.rule, found.reason)
 
 
-@given(
+lives = st.tuples(
     fleets(),
-    st.lists(region_views(), min_size=1, max_size=4),
+    st.lists(region_views(), min_size=1, max_size=3),
     drafts,
-    st.lists(st.sampled_from((0.0, 3.0, 200.0, 15_000.0)), min_size=1, max_size=6),
+    st.sampled_from(("", "a", "b")),
+    st.lists(st.sampled_from((0.0, 3.0, 200.0, 15_000.0)), min_size=1, max_size=5),
     st.integers(0, 2**32),
 )
-def test_explain_tells_what_a_submit_does(
-    fleet: Fleet,
-    worlds: list[list[RegionView]],
-    draft: Draft,
-    pauses_ms: list[float],
-    seed: int,
-) -> None:
+Life = tuple[Fleet, list[list[RegionView]], Draft, str, list[float], int]
+
+
+@settings(max_examples=200)
+@given(lives)
+def test_explain_tells_what_a_submit_does(life: Life) -> None:
+    list(agree(life))
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+def test_explain_tells_what_a_submit_does_in_thousands_of_worlds() -> None:
+    reached: Counter[str] = Counter()
+
+    @settings(max_examples=6_000, deadline=None)
+    @given(lives)
+    def live(life: Life) -> None:
+        reached.update(agree(life))
+
+    live()
+    assert set(reached) >= STEPS
+
+
+STEPS = {
+    *("pin", "affinity", "prefer", "ledger", "home", "spill", "failover", "trial", "panic"),
+    *("unserved", NOWHERE),
+}
+
+
+def agree(life: Life) -> Iterator[str]:
+    """Ask and submit at several moments of a router's life; gives the steps that decided."""
+    fleet, worlds, draft, ledger_home, pauses_ms, seed = life
     census: Any = Seen(worlds[0])
     routes = Routes(fleet, census, random.Random(seed))
     for index, pause_ms in enumerate(pauses_ms):
@@ -68,16 +96,32 @@ def test_explain_tells_what_a_submit_does(
         except NoRegionPermitted:
             assert routes.decide(task, None, "").region == ""
             return
-        told = routes.decide(task, resolved, "a")
-        again = routes.decide(task, resolved, "a")
-        assert told == again
-        done = submitted(routes, task, fleet)
-        assert done == ((told.region, told.rule, told.reason) if told.region else ("", "", ""))
-        if told.region:
+        told = routes.decide(task, resolved, ledger_home)
+        assert routes.decide(task, resolved, ledger_home) == told
+        if not told.region:
+            with pytest.raises(TradewindError) as refused:
+                routes.choose(task, resolved, ledger_home)
+            assert all(each.region in str(refused.value) for each in told.candidates)
+        else:
+            # All of it is equal: candidates, reasons, parts, home and shares.
+            assert routes.choose(task, resolved, ledger_home, explained=True) == told
             assert abs(sum(each.share for each in told.candidates) - 1) < 1e-9
             allowed = permitted(task, fleet)
             assert {each.region for each in told.candidates if each.eligible} <= allowed
             assert told.region in allowed
+        for each in told.candidates:
+            adds_up(each)
+        yield told.reason
+
+
+def adds_up(candidate: Candidate) -> None:
+    parts = candidate.parts
+    assert parts is not None
+    seconds = parts.rtt_s + parts.wait_s + parts.cost_s
+    score_s = seconds / parts.success_rate / parts.ramp * parts.health_factor
+    assert score_s == pytest.approx(candidate.score_s)
+    assert candidate.excluded_by == (candidate.reasons[0] if candidate.reasons else "")
+    assert candidate.eligible or candidate.reasons or candidate.share == 0
 
 
 def test_a_repeat_with_the_same_request_id_goes_the_same_way() -> None:

@@ -1,3 +1,4 @@
+import math
 import random
 from itertools import pairwise
 
@@ -175,6 +176,15 @@ def back(region: Region) -> Region:
     """Lead it back in, at the foot of its ramp."""
     region.until_trial()
     return region.calls(True, 9)
+
+
+@pytest.mark.parametrize(("draw", "told"), [(0.0, 0.5), (0.5, 1.0), (0.99, 1.49)])
+def test_how_long_it_is_back_is_told_half_more_or_less_by_chance(draw: float, told: float) -> None:
+    region = Region(draw).probes(True)
+    assert region.breaker.back_for_ms(region.now_ms) == math.inf
+    back(region.fails())
+    began_ms = region.now_ms - 9 * 10 + 80  # with its ninth good trial
+    assert region.breaker.back_for_ms(began_ms + MINUTE) == pytest.approx(told * MINUTE)
 
 
 def test_the_third_strike_means_half_an_hour_and_the_next_one_twice_that() -> None:

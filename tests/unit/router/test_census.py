@@ -8,7 +8,7 @@ from router.signs import UNKNOWN_RTT_MS
 from tradewind.clock import ManualClock
 from tradewind.errors import IdentityMismatch, StoreError, StoreFull, StoreMoving, StoreUnavailable
 from tradewind.fleet import Fleet, Health, RedisTarget, Region
-from tradewind.metrics import REGION_STATE, REGION_STATES
+from tradewind.metrics import REGION_STATE, REGION_STATES, REGION_WORKERS
 from tradewind.task import Heartbeat, LiveWorker
 
 HERE = RedisTarget("standalone", ("127.0.0.1:1",))
@@ -205,3 +205,22 @@ async def test_errors_by_share_take_out_no_more_than_half_of_the_regions(watched
     health = {view.name: view.health for view in watched.census.views()}
     assert health == {"us": "DOWN", "ap": "DEGRADED", "eu": "DEGRADED"}
     assert watched.census.view("ap").health == "DEGRADED"
+
+
+async def test_a_metric_says_how_many_work_in_a_region_and_that_nobody_does(
+    watched: Watched,
+) -> None:
+    def shown(region: str) -> float:
+        (family,) = REGION_WORKERS.collect()
+        return sum(each.value for each in family.samples if each.labels["region"] == region)
+
+    beat = Heartbeat("w", "us", ("default",), ("a",), 4, 1, 2.0, 0.5, 0, "1", {})
+    watched.pulses["us"].crew = [LiveWorker(beat, 0)]
+    looking = asyncio.create_task(watched.census.run())
+    await watched.looks("us", "workers", 1)
+    await watched.looks("ap", "workers", 1)
+    assert (shown("us"), shown("ap")) == (1, 0)
+    watched.pulses["us"].crew = []
+    await watched.looks("us", "workers", 2)
+    assert shown("us") == 0
+    looking.cancel()

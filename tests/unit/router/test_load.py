@@ -170,3 +170,26 @@ def test_it_is_right_on_average_and_within_some_tasks(others: float) -> None:
     mean = sum(errors) / len(errors)
     assert abs(mean) < 3
     assert sum((error - mean) ** 2 for error in errors) / len(errors) < 8**2
+
+
+def told(ready: int, looked_ms: int) -> LiveWorker:
+    """A busy worker that saw `ready` tasks, in looks that are `looked_ms` old on average."""
+    depths = {1: (ready, 100_000), 2: (0, 100_000 - 2 * looked_ms)}
+    return worker(busy=4, rate=20.0, depths=depths)
+
+
+def test_a_long_queue_to_which_we_do_not_send_is_seen_to_shrink() -> None:
+    one = load(told(1_000, 2_000))
+    for now_ms, ready in ((10_000, 800), (20_000, 600), (40_000, 200)):
+        one.mustered(now_ms, 0, [told(ready, 2_000)])
+        assert excess(one, now_ms) == pytest.approx(ready, abs=100)
+
+
+def test_but_what_an_answer_told_of_since_the_looks_stays() -> None:
+    one = load(told(20, 2_000))
+    for nth in range(300):
+        one.answered(2_000 + nth, 0, 1, {nth % PARTITIONS: 16})
+    before = excess(one, 2_300)
+    assert before > 500
+    one.mustered(2_400, 0, [told(20, 2_000)])
+    assert excess(one, 2_400) > 0.95 * before

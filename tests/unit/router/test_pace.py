@@ -1,5 +1,6 @@
 """Where tasks went decides how fast others follow: slew, dwell, guests, panic, trials."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -70,7 +71,32 @@ def test_home_takes_more_of_what_leaves_at_once() -> None:
     most = {"eu": 0.1, "us": 0.9}
     pace.keep(KIND, AWAY, most, 10.0)
     less = Choice({"eu": 0.8, "us": 0.2}, {}, "eu", home="eu", leaves=True)
-    assert pace.eased(KIND, less, POOL, 20.0) == less.shares
+    assert pace.eased(KIND, less, POOL, 20.0) == pytest.approx(less.shares)
+
+
+BACK = {
+    "at once what it was a moment ago": (0.0, 0.50),
+    "and ten points a second more": (1_000.0, 0.60),
+    "what is usual fades in ten seconds to a third": (10_000.0, 0.5 * math.exp(-1)),
+}
+
+
+@pytest.mark.parametrize(("home_ms", "abroad"), BACK.values(), ids=BACK)
+def test_after_a_time_at_home_a_share_rises_to(home_ms: float, abroad: float) -> None:
+    pace = home_for_long()
+    pace.keep(KIND, AWAY, {"eu": 0.5, "us": 0.5}, 10.0)
+    steps = int(home_ms / 1_000) if home_ms > 1_000 else 0
+    for step in range(steps):  # decisions for home, each second
+        pace.keep(KIND, HOME, HOME.shares, 1_010.0 + step * 1_000)
+    assert pace.eased(KIND, AWAY, POOL, 10.0 + home_ms)["us"] == pytest.approx(abroad)
+
+
+def test_each_share_abroad_rises_by_itself_and_home_has_the_rest() -> None:
+    pace = home_for_long()
+    pace.keep(KIND, AWAY, {"eu": 0.6, "us": 0.4}, 10.0)
+    wanted = Choice({"eu": 0.2, "us": 0.4, "ap": 0.4}, {}, "us", home="eu", leaves=True)
+    eased = pace.eased(KIND, wanted, POOL, 10.0)
+    assert eased == pytest.approx({"eu": 0.6, "us": 0.4})
 
 
 def test_tasks_of_another_kind_have_a_pace_of_their_own() -> None:
@@ -81,13 +107,12 @@ def recalled(pace: Pace, now_ms: float, live: float | None = 1.0) -> Memory:
     return pace.memory(KIND, POOL, live, now_ms)
 
 
-def test_tasks_that_left_return_within_half_the_band_only_after_a_dwell() -> None:
+def test_tasks_that_left_return_within_half_the_band() -> None:
     pace = home_for_long()
     assert recalled(pace, 1.0).bands == {}
     pace.keep(KIND, AWAY, AWAY.shares, 1_000.0)
-    pace.keep(KIND, AWAY, AWAY.shares, 9_000.0)  # they leave still: it counts from the first
-    assert recalled(pace, 10_999.0).bands == {"eu": 0.0}
-    assert recalled(pace, 11_000.0).bands == {"eu": 0.5}
+    assert recalled(pace, 1_001.0).bands == {"eu": 0.5}
+    assert recalled(pace, 60_000.0).bands == {"eu": 0.5}
 
 
 def test_tasks_that_returned_are_settled_for_a_dwell() -> None:

@@ -63,6 +63,42 @@ def test_the_live_share_is_of_the_most_slots_of_five_to_ten_minutes() -> None:
     assert region.view(601_000).live_share == 1.0
 
 
+DEGRADED: dict[str, tuple[int, str]] = {
+    "71 slots of a hundred": (71, "HEALTHY"),
+    "70 of a hundred": (70, "DEGRADED"),
+    "none of a hundred": (0, "DEGRADED"),
+}
+
+
+@pytest.mark.parametrize(("slots", "health"), DEGRADED.values(), ids=DEGRADED)
+def test_a_region_with_less_than_71_per_cent_of_its_slots_is_degraded(
+    slots: int, health: str
+) -> None:
+    region = signs()
+    region.probed(900, 1.0)
+    region.mustered(1_000, [worker(slots=100)])
+    region.mustered(2_000, [worker(slots=slots)] if slots else [])
+    assert region.view(2_000).health == health
+
+
+def test_one_that_never_had_a_worker_is_not_degraded_for_that() -> None:
+    region = signs()
+    region.probed(900, 1.0)
+    region.mustered(1_000, [])
+    assert region.view(1_000).health == "HEALTHY"
+
+
+def test_one_whose_calls_have_become_slow_is_degraded() -> None:
+    region = signs()
+    for second in range(90):
+        for nth in range(5):
+            took_ms = 90.0 if second < 70 else 360.0
+            region.answered(second * 1_000 + nth, 0, {}, took_ms)
+        region.probed(second * 1_000 + 900, 80.0)
+    assert region.view(90_000).health == "DEGRADED"
+    assert region.standing(90_000).health == "DEGRADED"
+
+
 def test_one_that_stays_in_is_degraded_instead_of_down_by_soft_evidence_only() -> None:
     region = signs()
     for nth in range(25):

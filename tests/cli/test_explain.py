@@ -1,0 +1,198 @@
+"""What `tradewind explain` says, from the decision of the policy to the terminal."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.test_real_router import tradewind
+from tests.cli.test_sheets import rendered
+from tests.rpc.running import running
+from tests.unit.policy.worlds import busy, fleet, region, unserved, view
+from tradewind.cli.explain import fence_text, headline, regime_text
+from tradewind.cli.route_sheet import route_sheet, score_text
+from tradewind.client import Route
+from tradewind.client.views import route_of
+from tradewind.fleet import Fleet, Match, Rule, Steering
+from tradewind.policy.decide import decide
+from tradewind.task import Draft
+from tradewind.view import Candidate, RegionView, ScoreParts
+from tradewind.wire import decision
+
+ROOT = Path(__file__).resolve().parents[2]
+PERSONAL = Rule("eu-personal-data", Match(labels={"data": "pii"}), residency=("eu",))
+WORLD = fleet(
+    region("eu-west", "eu"),
+    region("eu-north", "eu"),
+    region("us-east", "us"),
+    region("ap-south", "apac", weight=0),
+    rules=(PERSONAL,),
+)
+VIEWS = [
+    busy("eu-west", 0.4, 1.0, age_s=0.42),
+    view("eu-north", 24.3, ok=0.92, health="DEGRADED", age_s=11.2),
+    view("us-east", 82.0, health="DOWN", full=True, age_s=3.1, state="DRAINING"),
+    RegionView("ap-south", 210.0, health="UNKNOWN"),
+]
+
+
+def route(
+    draft: Draft, views: list[RegionView] = VIEWS, world: Fleet = WORLD, draw: float = 0.3
+) -> Route:
+    found = decide(draft, views, world, draw=draw, own_region="eu-west")
+    return route_of(decision(found, partition=17))
+
+
+SPILLING = route(Draft("email.send"))
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_the_table_fits_a_terminal_and_tells_everything(width: int) -> None:
+    lines = rendered(route_sheet(SPILLING), width)
+    assert max(map(len, lines)) <= width
+    assert lines[0].split() == [
+        *("region", "rtt", "wait", "start", "in", "share", "age", "why", "not"),
+    ]
+    assert [line.strip() for line in lines[2:]] == [
+        "▸  eu-west   1.0 ms  400 ms    401 ms    47%  █████  420 ms",
+        "eu-north   24 ms  0.0 ms     40 ms    53%  █████  11.2 s",
+        "= 24 ms / 92% (calls that succeed) * 1.5 (degraded)",
+        "us-east    82 ms       -         -      -          3.1 s  draining",
+        "also down, full",
+        "ap-south  210 ms       -         -      -              -  weight 0",
+        "also unknown",
+    ]
+
+
+def test_the_guide_shows_what_is_printed() -> None:
+    page = (ROOT / "docs" / "explain.md").read_text(encoding="utf-8")
+    for shown in (headline("email.send", SPILLING), regime_text(SPILLING)):
+        assert f"\n{shown}\n" in page
+    assert "\n".join(rendered(route_sheet(SPILLING), 80)) in page
+
+
+ALL_FACTORS = "/ 90% (calls that succeed) / 50% (recovering) * 1.5 (old report)"
+PARTS = ScoreParts(0.08, 0.4, 0.0, 1.0, 1.0, 1.0)
+SCORES: dict[str, tuple[ScoreParts | None, str]] = {
+    "of a router that does not say": (None, ""),
+    "as the row has it": (PARTS, ""),
+    "fewer calls succeed": (
+        replace(PARTS, success_rate=0.5),
+        "= (80 ms + 400 ms) / 50% (calls that succeed)",
+    ),
+    "recovering": (replace(PARTS, ramp=0.1), "= (80 ms + 400 ms) / 10% (recovering)"),
+    "an old report": (
+        replace(PARTS, health_factor=1.5),
+        "= (80 ms + 400 ms) * 1.5 (old report)",
+    ),
+    "a cost": (replace(PARTS, cost_s=2.0), "= 80 ms + 400 ms + 2.0 s for its cost"),
+    "weights of steering": (
+        replace(PARTS, rtt_s=0.16),
+        "= 160 ms for the way + 400 ms for the wait",
+    ),
+    "all at once": (
+        ScoreParts(0.16, 0.4, 2.0, 0.9, 0.5, 1.5),
+        f"= (160 ms for the way + 400 ms for the wait + 2.0 s for its cost) {ALL_FACTORS}",
+    ),
+}
+
+
+@pytest.mark.parametrize(("parts", "said"), SCORES.values(), ids=SCORES)
+def test_the_score_is_reckoned_where_it_is_more_than_the_row_shows(
+    parts: ScoreParts | None, said: str
+) -> None:
+    assert score_text(Candidate("eu", True, "", 80.0, 0.4, 1.0, 1.0, parts=parts)) == said
+
+
+def test_a_score_of_nothing_is_no_empty_sum() -> None:
+    parts = ScoreParts(0.0, 0.0, 0.0, 0.5, 1.0, 1.0)
+    candidate = Candidate("eu", True, "", 0.0, 0.0, 0.0, 1.0, parts=parts)
+    assert score_text(candidate) == "= 0.0 ms / 50% (calls that succeed)"
+
+
+IDLE = [view("eu-west", 1.0), *VIEWS[1:]]
+PII = Draft("email.send", labels={"data": "pii"})
+SAID: dict[str, tuple[Route, str, str, str]] = {
+    "tasks stay at home": (
+        route(Draft("email.send"), IDLE),
+        "goes to eu-west: home (the nearest)",
+        "Home is eu-west; tasks stay there.",
+        "",
+    ),
+    "tasks leave home, and this one stays": (
+        SPILLING,
+        "goes to eu-west: home (the nearest, drawn by its share)",
+        "Home is eu-west; tasks leave it now, each for a region drawn by its share.",
+        "",
+    ),
+    "tasks leave home, and this one too": (
+        route(Draft("email.send"), draw=0.99),
+        "goes to eu-north: spill (it would start sooner than in the nearest)",
+        "Home is eu-west; tasks leave it now, each for a region drawn by its share.",
+        "",
+    ),
+    "a rule, and the step behind it": (
+        route(PII, IDLE),
+        "goes to eu-west: eu-personal-data, then home (the nearest)",
+        "Home is eu-west; tasks stay there.",
+        "The fence: by rule eu-personal-data.",
+    ),
+    "a pin": (route(Draft("x", pin_region="eu-north")), "pin (the region it asks for)", "", ""),
+    "nobody runs it": (
+        route(Draft("x", pin_region="eu-west"), [unserved("eu-west")]),
+        "unserved (no live worker runs it)",
+        "",
+        "",
+    ),
+    "nowhere": (
+        route(Draft("x", residency=("us",))),
+        "goes nowhere: no region may take it now",
+        "",
+        "The fence: by the task's own [us].",
+    ),
+    "nowhere, by a rule": (
+        route(PII._replace(pin_region="us-east")),
+        "goes nowhere: no region may take it now (eu-personal-data)",
+        "",
+        "The fence: by rule eu-personal-data.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("shown", "head", "regime", "fence"), SAID.values(), ids=SAID)
+def test_the_answer_is_a_sentence(shown: Route, head: str, regime: str, fence: str) -> None:
+    assert str(headline("x", shown)).endswith(head)
+    assert regime_text(shown) == regime
+    own = ("us",) if "own" in fence else ()
+    assert fence_text(shown, own) == fence
+
+
+async def test_the_object_has_what_the_table_has_and_more(
+    run: Run, fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steered = replace(fleet, steering=Steering(cost_weight_s=0.5, rtt_weight=2.0))
+    async with running(steered) as serving:
+        await serving.staff()
+        task = ("explain", "email.send", "--origin", "eu-west", "--residency", "eu")
+        assert await tradewind(run, serving, *task) == 0
+        text = capsys.readouterr().out
+        assert await tradewind(run, serving, *task, "--json") == 0
+        shown = json.loads(capsys.readouterr().out)
+
+    assert "goes to eu-west: home (the nearest)" in text
+    assert "Home is eu-west; tasks stay there." in text
+    assert (shown["step"], shown["home"], shown["spills"]) == ("home", "eu-west", False)
+    empty = asdict(Candidate("", False, "", 0.0, 0.0, 0.0, 0.0))
+    for each in shown["candidates"]:
+        assert each.keys() == empty.keys()
+        parts = each["parts"]
+        seconds = parts["rtt_s"] + parts["wait_s"] + parts["cost_s"]
+        factor = parts["health_factor"] / parts["success_rate"] / parts["ramp"]
+        assert seconds * factor == pytest.approx(each["score_s"])
+        assert parts["rtt_s"] == pytest.approx(
+            2 * each["rtt_ms"] / 1_000, abs=1e-5
+        )  # told in whole us
+        assert each["reasons"] == ([] if each["eligible"] else ["outside the fence"])
+        assert each["age_s"] is not None
