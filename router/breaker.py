@@ -27,7 +27,9 @@ LONG: Final = 360  # intervals, 30 min: the third strike, and twice as long each
 JITTER: Final = 0.2  # either way; a long time only grows
 STRIKES: Final = 3
 FORGOTTEN: Final = 720  # intervals closed, an hour, after which strikes are forgotten
-TRIALS, GOOD_TRIALS = 10, 9  # resilience4j permittedNumberOfCallsInHalfOpenState; own choice
+# Twice what resilience4j takes: of regions at which three calls in ten fail one in seven passes ten
+# trials by chance, and one in a hundred and thirty passes twenty.
+TRIALS, GOOD_TRIALS = 20, 19
 TRIAL_TIME: Final = 6  # intervals, after which probes suffice: nobody may want to send
 RAMP: Final = 12  # intervals, 60 s (Envoy and gRPC slow start)
 PROBATION: Final = 60  # intervals after it is back, 5 min, in which a strike counts twice
@@ -109,6 +111,19 @@ class Breaker:
     def down(self) -> bool:
         """Whether it is open or half-open."""
         return self._state in {_State.OPEN, _State.HALF_OPEN}
+
+    @property
+    def answers(self) -> bool:
+        """Whether nothing speaks against it now but what it did before."""
+        return not self.down or self._good_probes >= self._rules.up_after
+
+    def is_kept_out(self, now_ms: float) -> bool:
+        """Whether it is out for long, because it flapped, though it answers.
+
+        Tasks that may go nowhere else are better off there than refused.
+        """
+        is_long = self._state is _State.OPEN and self._strikes >= STRIKES
+        return is_long and self.answers and now_ms - self._since_ms >= self._for(OPEN)
 
     def back_for_ms(self, now_ms: float) -> float:
         """How long it has been back, half more or less by chance; inf if it was never out.

@@ -62,6 +62,11 @@ class Carrier:
         self._routes, self._storing, self._ledgers = routes, storing, ledgers
         self._lookup, self._intakes = lookup, intakes
 
+    @property
+    def is_spent(self) -> bool:
+        """See Routes."""
+        return self._routes.is_spent
+
     def choose(self, job: Job) -> str:
         """Decide a region among those that have not refused. Raises what there is to answer."""
         decision = self._routes.choose(job.draft, job.resolved, job.identity.home, job.refused)

@@ -136,6 +136,11 @@ class Census:
         now_ms = self._clock.monotonic_ms()
         return signs.view(now_ms, stays=bool(self._down) and region in self._stays(now_ms))
 
+    def answers(self, region: str) -> bool:
+        """Whether a call to it is worth while, whether tasks are sent there or not."""
+        signs = self._signs.get(region)
+        return signs is None or signs.breaker.answers
+
     def workers(self, region: str) -> Sequence[LiveWorker]:
         """The live workers of a region, as last read."""
         signs = self._signs.get(region)

@@ -112,7 +112,7 @@ class Ledgers:
     async def _reserve_at(
         self, home: str, wanted: Reservation, deadline: Deadline
     ) -> LedgerHit | None:
-        if self._census.view(home).health == "DOWN":
+        if not self._census.answers(home):
             raise NotKept(home, HomeUnreachable(home), certain=True)
         sent = False  # whether a request whose answer is missing may have made it
         while True:

@@ -10,11 +10,13 @@ from router.decisions import Decisions
 from router.pace import Kind, Pace
 from tradewind.errors import StoreError, StoreFull
 from tradewind.fleet import Fleet
+from tradewind.limits import SECOND_MS
 from tradewind.policy import affinity, filters
 from tradewind.policy.choose import TRIAL, Memory, Option, Wish
 from tradewind.policy.decide import Weighed, compare, decide, live_share, refusal, survey
-from tradewind.policy.defaults import LOOK_MS, LOOK_TASKS, MAX_MEMORY
+from tradewind.policy.defaults import LEAST_TASKS, LOOK_MS, LOOK_TASKS, MAX_MEMORY
 from tradewind.policy.rules import Resolved
+from tradewind.policy.scores import capacity
 from tradewind.task import Draft
 from tradewind.view import Decision, RegionView
 
@@ -43,6 +45,8 @@ class Routes:
         self._borders: dict[tuple[tuple[str, ...], str], tuple[tuple[str, ...], ...]] = {}
         self._looks: dict[tuple[object, ...], _Look] = {}
         self._news, self._until_ms = -1, 0.0
+        #: Whether the next decision should see the tasks before it where they went.
+        self.is_spent = False
 
     def decide(
         self,
@@ -85,6 +89,7 @@ class Routes:
         if not region:
             raise refusal(weighed.decision(draw), self._fleet, draw=self._draw.random())
         look.left -= 1
+        self.is_spent = look.left <= 0 or resolved.affinity is not None
         if resolved.affinity is not None:
             look.since[region] = look.since.get(region, 0) + 1
         if decision.reason == _SPILL:
@@ -132,7 +137,23 @@ class Routes:
         weighed = look.weighed.get(by)
         if weighed is None:
             weighed = look.weighed[by] = self._weigh(look, resolved, origin, ledger_home)
+            if look.is_choice:
+                look.left = min(look.left, self._room(weighed))
         return weighed, look
+
+    def _room(self, weighed: Weighed) -> int:
+        """Return for how many tasks a look may decide: about as many as home takes within the band.
+
+        Nobody else has sent those yet, and no report tells of them.
+        """
+        choice = weighed.choice
+        if choice.leaves or not choice.home:
+            return LOOK_TASKS
+        home = next(option for option in weighed.pool if option.name == choice.home)
+        if not home.view.slots:  # nobody knows what it takes
+            return LOOK_TASKS
+        room = 1 - home.ahead + self._fleet.steering.band_min_ms / SECOND_MS * capacity(home.view)
+        return int(max(LEAST_TASKS, min(room, LOOK_TASKS)))
 
     def _survey(
         self,
@@ -151,7 +172,7 @@ class Routes:
             borders = self._borders[fenced] = filters.borders(self._fleet, *fenced)
         options = survey(draft, views, self._fleet, resolved=resolved, borders=borders)
         able = [o.name for o in options if _NOT_A_CHOICE.isdisjoint(o.excluded)]
-        return _Look(options, (origin, resolved.fence, *able), now_ms)
+        return _Look(options, (origin, resolved.fence, *able), now_ms, is_choice=len(able) > 1)
 
     def _shown(
         self, view: RegionView, refused: Mapping[str, StoreError], now_ms: float
@@ -160,7 +181,7 @@ class Routes:
         if error is not None:
             if isinstance(error, StoreFull):
                 return replace(view, full=True)
-            return replace(view, health="DOWN", trial=False)
+            return replace(view, health="DOWN", trial=False, kept_out=False)
         if view.trial and (view.in_flight or not self._pace.may_try(view.name, now_ms)):
             return replace(view, health="DOWN", trial=False)
         return view
@@ -200,6 +221,7 @@ class _Look:
     options: Sequence[Option]
     kind: Kind
     at_ms: float
+    is_choice: bool  # whether more than one region could take them, as a rule
     left: int = LOOK_TASKS
     since: dict[str, int] = field(default_factory=dict[str, int])  # tasks with a key, sent since
     memories: dict[tuple[str, ...], Memory] = field(default_factory=dict[tuple[str, ...], Memory])

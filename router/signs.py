@@ -226,6 +226,7 @@ class Signs:
             unserved_for_s=idle_ms / SECOND_MS,
             ramp=standing.ramp,
             trial=standing.trial,
+            kept_out=self.breaker.is_kept_out(now_ms),
             back_for_s=self.breaker.back_for_ms(now_ms) / SECOND_MS,
             live_share=self._live_share,
         )

@@ -64,6 +64,7 @@ class _Begun:
     region: str
     task_id: str
     task: NewTask | None
+    closes: bool = False  # the next decision is to see all so far where they went
     first: EnqueueOutcome | StoreError | None = None  # what came of it, if it was sent
 
 
@@ -181,8 +182,9 @@ class Submitter:
         group.begun.append(begun)
         group.tasks.append(task)
         group.size += len(task.packed)
-        if begun.job.resolved.affinity is not None:  # the next decision is to see it there
-            sent.append(self._send(groups.pop(begun.region), deadline))
+        if begun.closes:
+            sent += [self._send(each, deadline) for each in groups.values()]
+            groups.clear()
 
     def _send(self, group: _Group, deadline: Deadline) -> tuple[_Group, asyncio.Future[Outcomes]]:
         return group, self._storing.send(group.region, group.tasks, deadline)
@@ -275,7 +277,7 @@ class Submitter:
         mark = job.identity.mark and job.mark_here(task_id, region)
         is_entry_elsewhere = job.identity.mark is not None and mark is None
         task = None if is_entry_elsewhere else job.task(task_id, region, mark=mark)
-        return _Begun(job, region, task_id, task)
+        return _Begun(job, region, task_id, task, closes=self._carrier.is_spent)
 
     async def _anew(self, job: Job, begun: _Begun | None) -> Receipt:
         """Try one region after the other, each only after a definite refusal."""

@@ -36,6 +36,7 @@ class RegionView:
     unserved_for_s: float = 0.0  # how long there has been no live worker at all
     ramp: float = 1.0  # how much of its share it may take while it recovers, 0..1
     trial: bool = False  # half-open: it may take one task now, which shows whether it is well
+    kept_out: bool = False  # down, though it answers: it has flapped
     back_for_s: float = math.inf  # since it came back, give or take; inf: it was never out
     live_share: float = 1.0  # slots, of those that it is known to have when all is well
 

@@ -41,6 +41,7 @@ FULL = (pytest.mark.chaos, pytest.mark.timeout(300))
     [
         pytest.param(Load(80, 0.1, 16), id="short"),
         pytest.param(Load(500, 1.0, 16, full=True), id="full", marks=FULL),
+        pytest.param(Load(500, 1.0, 500, full=True), id="full, at once", marks=FULL),
     ],
 )
 async def test_c49_a_full_region_spills_over_and_once_the_load_ends_its_tasks_stay_home(

@@ -276,8 +276,8 @@ INTERVAL_S = FLEET.health.interval_ms / SECOND_MS
 SENTENCES: dict[str, tuple[float, float]] = {
     "at least 30 s": (breaker.OPEN * INTERVAL_S, 30),
     "a fifth more or less": (breaker.JITTER, 0.2),
-    "9 good ones of 10": (breaker.GOOD_TRIALS, 9),
-    "good ones of 10 let it in": (breaker.TRIALS, 10),
+    "19 good ones of 20": (breaker.GOOD_TRIALS, 19),
+    "good ones of 20 let it in": (breaker.TRIALS, 20),
     "grows from 10 % to all of it": (defaults.MIN_RAMP, 0.1),
     "to all of it in 60 s": (breaker.RAMP * INTERVAL_S, 60),
     "5 bad calls in a row": (breaker.BAD_CALLS, 5),

@@ -238,7 +238,7 @@ def live_share(options: Sequence[Option]) -> float:
 
 
 _TAKEN_OUT = filters.BY_POLICY | filters.BY_OPERATOR
-_AWAY = frozenset({filters.DOWN, filters.HALF_OPEN})
+_AWAY = frozenset({filters.DOWN, filters.KEPT_OUT, filters.HALF_OPEN})
 
 
 def _overlooking(

@@ -90,5 +90,7 @@ MOVE_WAIT_SHARE: Final = 0.5
 LOOK_MS: Final = 5.0
 #: tasks; how many that are alike one look decides: few beside what others send; own choice
 LOOK_TASKS: Final = 64
+#: tasks; that it decides at least, also where home takes fewer within the band; own choice
+LEAST_TASKS: Final = 4
 #: entries; of what a router remembers by kind of task; far above what a file gives rise to
 MAX_MEMORY: Final = 1_024

@@ -18,6 +18,7 @@ NO_HANDLER = "no worker for handler"
 CORDONED = "cordoned"
 DRAINING = "draining"
 DOWN = "down"
+KEPT_OUT = "kept out"  # answers, and is out for long because it flapped
 HALF_OPEN = "half-open"  # was down; one task at a time shows whether it still is
 UNKNOWN = "unknown"  # nothing heard, or nothing for UNKNOWN_AFTER_MS
 FULL = "full"  # memory
@@ -33,7 +34,7 @@ BY_LOAD = frozenset({FULL, BACKLOG, WAIT})
 BY_OPERATOR = frozenset({CORDONED, DRAINING})
 # What may be wrong or pass soon, so that panic may overlook it. Everything else is a border, an
 # operator's word, or known to fail: fence, pin, weight, drain, down, full.
-DOUBTS = frozenset({NO_WORKER, NO_HANDLER, HALF_OPEN, UNKNOWN, WAIT})
+DOUBTS = frozenset({NO_WORKER, NO_HANDLER, KEPT_OUT, HALF_OPEN, UNKNOWN, WAIT})
 NOBODY_RUNS_IT = frozenset({NO_WORKER, NO_HANDLER})
 
 _STATES = {"CORDONED": CORDONED, "DRAINING": DRAINING}
@@ -70,7 +71,7 @@ def conditions(
     if view.trial:
         found.append(HALF_OPEN)
     elif view.health == "DOWN":
-        found.append(DOWN)
+        found.append(KEPT_OUT if view.kept_out else DOWN)
     elif view.health == "UNKNOWN" or view.age_s * 1000 > UNKNOWN_AFTER_MS:
         found.append(UNKNOWN)
     if view.full:

@@ -53,6 +53,7 @@ _HEALTH: Mapping[str, _Health] = {
     "healthy": "HEALTHY",
     "degraded": "DEGRADED",
     "down": "DOWN",
+    "kept-out": "DOWN",  # and `kept_out`
     "half-open": "DOWN",  # and `trial`
     "recovering": "RECOVERING",
     "unknown": "UNKNOWN",
@@ -71,7 +72,9 @@ _Text = Annotated[str, Field(min_length=1)]
 class StateSection(Section):
     """How a region is; what is not given is as in a healthy and idle one."""
 
-    health: Literal["healthy", "degraded", "down", "half-open", "recovering", "unknown"] = "healthy"
+    health: Literal[
+        "healthy", "degraded", "down", "kept-out", "half-open", "recovering", "unknown"
+    ] = "healthy"
     state: Literal["active", "cordoned", "draining"] = "active"
     rtt: _Span | None = None
     wait: _Span | None = None  # stands for depth, free, rate and service that come to it
@@ -337,6 +340,7 @@ def _view(name: str, state: StateSection, draft: Draft, fleet: Fleet) -> RegionV
         ok=state.ok,
         health=_HEALTH[state.health],
         trial=state.health == "half-open",
+        kept_out=state.health == "kept-out",
         state=_STATE[state.state],
         depth=state.depth,
         slots=state.slots,

@@ -52,7 +52,7 @@ class Region:
 
     def come_back(self) -> None:
         self.out_s()
-        self.call(ok=True, times=9)
+        self.call(ok=True, times=19)
         assert self.standing.health == "RECOVERING"
 
 
@@ -135,15 +135,15 @@ def test_a_region_that_falls(minutes: list[float], seconds: list[float]) -> None
 
 
 TRIALS = {
-    "nine good ones": (9, 0, "RECOVERING"),
-    "nine good ones and a bad one": (9, 1, "RECOVERING"),
+    "nineteen good ones": (19, 0, "RECOVERING"),
+    "nineteen good ones and a bad one": (19, 1, "RECOVERING"),
     "eight good ones": (8, 0, "DOWN"),
     "eight good ones and two bad ones": (8, 2, "DOWN"),
 }
 
 
 @pytest.mark.parametrize(("good", "bad", "health"), TRIALS.values(), ids=TRIALS)
-def test_of_ten_trial_tasks(good: int, bad: int, health: str) -> None:
+def test_of_twenty_trial_tasks(good: int, bad: int, health: str) -> None:
     region = Region()
     region.fall()
     region.out_s()

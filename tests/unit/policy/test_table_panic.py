@@ -32,6 +32,11 @@ OVERLOOKED: dict[str, tuple[Draft, RegionView, str]] = {
     "that nothing is known of it": (Draft("a"), replace(EU, health="UNKNOWN"), "panic"),
     "that its report is old": (Draft("a"), replace(EU, age_s=31.0), "panic"),
     "that tasks wait too long": (Draft("a"), busy("eu", 31.0), "panic"),
+    "that it is kept out, though it answers": (
+        Draft("a"),
+        replace(EU, health="DOWN", kept_out=True),
+        "panic",
+    ),
     "that it is tried already": (
         Draft("a", affinity_key=PREFERS_EU),
         replace(EU, health="DOWN", trial=True),

@@ -40,7 +40,7 @@ REFUSALS = {
     ),
     "a word for a state that there is not": (
         file("{name: a, regions: {eu: {health: dead}}, task: {name: t}, expect: {region: eu}}"),
-        "cases[0].regions.eu.health: must be 'healthy', 'degraded', 'down', 'half-open',",
+        "cases[0].regions.eu.health: must be 'healthy', 'degraded', 'down', 'kept-out',",
     ),
     "a duration without a unit": (
         file("{name: a, regions: {eu: {wait: 3}}, task: {name: t}, expect: {region: eu}}"),

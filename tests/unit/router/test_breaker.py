@@ -1,12 +1,11 @@
 import math
 import random
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.breaker import BAD_CALLS, Breaker, Standing
+from router.breaker import BAD_CALLS, GOOD_TRIALS, Breaker, Standing
 from tradewind.fleet import Health
 
 T = 5_000  # ms, an interval
@@ -127,10 +126,10 @@ def test_the_time_out_is_drawn_by_a_fifth_either_way(draw: float, out_ms: float)
     assert region.standing.trial
 
 
-def test_nine_good_trials_let_it_recover_and_two_bad_ones_put_it_out_for_longer() -> None:
+def test_nineteen_good_trials_let_it_recover_and_two_bad_ones_put_it_out_for_longer() -> None:
     region = well().fails()
     region.until_trial()
-    assert region.calls(True, 8).calls(False).standing.trial
+    assert region.calls(True, 18).calls(False).standing.trial
     assert region.calls(True).health == "RECOVERING"
 
     region = well().fails()
@@ -160,7 +159,7 @@ def test_where_nobody_sends_probes_suffice_in_the_end() -> None:
 def test_the_way_back_is_a_ramp_from_a_tenth_over_twelve_intervals() -> None:
     region = well().fails()
     region.until_trial()
-    region.calls(True, 9, every_ms=0)
+    region.calls(True, GOOD_TRIALS, every_ms=0)
     began_ms = region.now_ms
     ramps: list[float] = []
     for tenth in range(0, 10, 3):
@@ -175,7 +174,7 @@ def test_the_way_back_is_a_ramp_from_a_tenth_over_twelve_intervals() -> None:
 def back(region: Region) -> Region:
     """Lead it back in, at the foot of its ramp."""
     region.until_trial()
-    return region.calls(True, 9)
+    return region.calls(True, GOOD_TRIALS)
 
 
 @pytest.mark.parametrize(("draw", "told"), [(0.0, 0.5), (0.5, 1.0), (0.99, 1.49)])
@@ -183,7 +182,7 @@ def test_how_long_it_is_back_is_told_half_more_or_less_by_chance(draw: float, to
     region = Region(draw).probes(True)
     assert region.breaker.back_for_ms(region.now_ms) == math.inf
     back(region.fails())
-    began_ms = region.now_ms - 9 * 10 + 80  # with its ninth good trial
+    began_ms = region.now_ms - 10  # with its last good trial
     assert region.breaker.back_for_ms(began_ms + MINUTE) == pytest.approx(told * MINUTE)
 
 
@@ -205,6 +204,52 @@ def test_a_strike_within_five_minutes_of_coming_back_counts_twice(
     assert (region.until_trial() >= 30 * MINUTE) is is_long
 
 
+def flapped() -> Region:
+    """A region that has just gone out for half an hour."""
+    return back(well().fails()).fails()
+
+
+KEPT_OUT: dict[str, tuple[Region, bool]] = {
+    "that has just flapped": (flapped(), False),
+    "that flapped, and has answered for less than six intervals": (
+        flapped().probes(True, 5),
+        False,
+    ),
+    "that flapped, and has answered for six": (flapped().probes(True, 6), True),
+    "that flapped, answered, and does not now": (
+        flapped().probes(True, 9).probes(False),
+        False,
+    ),
+    "that flapped, and has answered twice": (flapped().probes(False, 6).probes(True, 2), False),
+    "that failed once": (well().fails().probes(True, 5), False),
+    "that is in": (well(), False),
+}
+
+
+@pytest.mark.parametrize(("region", "kept_out"), KEPT_OUT.values(), ids=KEPT_OUT)
+def test_tasks_that_may_go_nowhere_else_are_sent_to_a_region(
+    region: Region, kept_out: bool
+) -> None:
+    assert region.breaker.is_kept_out(region.now_ms) is kept_out
+
+
+ANSWERS: dict[str, tuple[Region, bool]] = {
+    "nobody has asked yet": (Region(), True),
+    "it is in": (well(), True),
+    "it is in doubt": (well().probes(False, 2), True),
+    "it has just gone out": (well().fails(), False),
+    "it is out and has answered twice": (well().fails().probes(True, 2), False),
+    "it is out and has answered three times": (well().fails().probes(True, 3), True),
+    "it is out for long and answers": (flapped().probes(True, 3), True),
+    "it answered and does no more": (well().fails().probes(True, 3).probes(False), False),
+}
+
+
+@pytest.mark.parametrize(("region", "answers"), ANSWERS.values(), ids=ANSWERS)
+def test_a_call_is_worth_while_if(region: Region, answers: bool) -> None:
+    assert region.breaker.answers is answers
+
+
 def test_failed_trials_are_no_strikes() -> None:
     region = well().fails()
     for _ in range(4):
@@ -220,9 +265,14 @@ def test_an_hour_without_a_strike_forgets_them() -> None:
     assert region.until_trial() <= MINUTE
 
 
-def eligible_changes(up: "list[bool]", draw: float, calls_fail: float, seed: int) -> list[float]:
-    """Times at which the region went out or came in; `up` by seconds, over and over."""
-    chance, region = random.Random(seed), Region(draw)
+def eligible_changes(
+    up: "list[bool]", draw: float, calls_fail: float, seed: int
+) -> tuple[list[float], float]:
+    """Times at which the region went out or came in, and of the first long time out.
+
+    `up` by seconds, over and over.
+    """
+    chance, region, long_ms = random.Random(seed), Region(draw), math.inf
     times, was_in = list[float](), True
     for second in range(HOURS * 3_600):
         is_up, now_ms = up[second % len(up)], second * 1_000.0
@@ -232,21 +282,20 @@ def eligible_changes(up: "list[bool]", draw: float, calls_fail: float, seed: int
         if standing.health != "DOWN" or standing.trial:
             ok = is_up and chance.random() >= calls_fail
             region.breaker.called(now_ms, ok=ok, is_task=True)
+        if region.breaker._longs:  # pyright: ignore[reportPrivateUsage]
+            long_ms = min(long_ms, now_ms)
         is_in = region.breaker.at(now_ms).health not in {"DOWN", "UNKNOWN"}
         if is_in != was_in:
             times.append(now_ms)
         was_in = is_in
-    return times[2:] if times and times[0] == 0 else times
+    return (times[2:] if times and times[0] == 0 else times), long_ms
 
 
-def bounds_hold(times: list[float]) -> bool:
-    """At most 3 changes before the long time out, at most 2 in any hour from then on."""
-    for index, (out_ms, in_ms) in enumerate(pairwise(times)):
-        if index % 2 == 0 and in_ms - out_ms >= 30 * MINUTE:
-            later = times[index + 2 :]
-            few = all(sum(at <= t < at + HOUR for t in later) <= 2 for at in later)
-            return few and index + 1 <= 3
-    return len(times) <= 3
+def bounds_hold(times: list[float], long_ms: float) -> bool:
+    """At most 3 changes up to the first long time out, at most 2 in any hour from then on."""
+    later = [at for at in times if at > long_ms]
+    few = all(sum(at <= t < at + HOUR for t in later) <= 2 for at in later)
+    return few and len(times) - len(later) <= 3
 
 
 FLAPS = {
@@ -261,16 +310,16 @@ FLAPS = {
 @pytest.mark.parametrize("up", FLAPS.values(), ids=FLAPS)
 @pytest.mark.parametrize("draw", [0.0, 0.99])
 def test_a_flapping_region_is_in_and_out_at_most_so_often(up: list[bool], draw: float) -> None:
-    assert bounds_hold(eligible_changes(up, draw, 0.0, 1))
+    assert bounds_hold(*eligible_changes(up, draw, 0.0, 1))
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
 def test_one_that_fails_by_chance_changes_thrice_an_hour_at_most(share: float) -> None:
-    assert len(eligible_changes([True], 0.5, share, 2)) <= 3 * HOURS
+    assert len(eligible_changes([True], 0.5, share, 2)[0]) <= 3 * HOURS
 
 
 @settings(deadline=None, max_examples=20)
 @given(st.lists(st.integers(5, 120), min_size=2, max_size=6), st.integers(0, 99))
 def test_however_it_flaps(spans: list[int], percent: int) -> None:
     up = [index % 2 == 0 for index, span in enumerate(spans) for _ in range(span)]
-    assert bounds_hold(eligible_changes(up, percent / 100, 0.0, 1))
+    assert bounds_hold(*eligible_changes(up, percent / 100, 0.0, 1))

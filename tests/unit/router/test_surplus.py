@@ -60,3 +60,44 @@ def test_the_surplus_of_a_small_region_is_done_within_twice_the_ideal_time(over_
     census.at_ms += 60_000.0
     census.news += 1
     assert {routes.choose(draft, resolved, "", {}).region for _ in range(20)} == {"eu"}
+
+
+def test_so_it_is_if_they_come_at_once_and_are_sent_where_the_router_says_so() -> None:
+    world = fleet(region("eu"), region("us"))
+    census: Any = Counted()
+    routes = Routes(world, census, random.Random(5))
+    draft = Draft("a")
+    resolved = resolve(draft, world)
+    gathered = dict.fromkeys(SLOTS, 0)
+    for _ in range(500):
+        chosen = routes.choose(draft, resolved, "", {}).region
+        gathered[chosen] += 1
+        if routes.is_spent:
+            for name in SLOTS:
+                census.sent[name] += gathered[name]
+            gathered = dict.fromkeys(SLOTS, 0)
+            census.news += 1
+    longest_s = max((census.sent[name] + gathered[name]) / slots for name, slots in SLOTS.items())
+    assert longest_s < 2 * 500 / 52
+
+
+@pytest.mark.parametrize(
+    ("free", "tasks"),
+    [pytest.param(50, 52, id="as many as home takes"), pytest.param(1, 4, id="four at least")],
+)
+def test_one_look_decides(free: int, tasks: int) -> None:
+    world = fleet(region("eu"), region("us"))
+
+    class Idle(Counted):
+        def views(self, _origin: str | None = None) -> list[RegionView]:
+            return [view(name, RTT_MS[name], slots=free, free_slots=free) for name in SLOTS]
+
+    census: Any = Idle()
+    routes = Routes(world, census, random.Random(5))
+    draft = Draft("a")
+    resolved = resolve(draft, world)
+    spent: list[bool] = []
+    for _ in range(tasks + 3):
+        routes.choose(draft, resolved, "", {})
+        spent.append(routes.is_spent)
+    assert spent.index(True) == tasks - 1
