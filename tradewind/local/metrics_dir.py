@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -22,6 +23,8 @@ from tradewind.errors import SetupError
 
 VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"  # in the environment of a child: of prometheus_client
 _PREFIX: Final = "tradewind-metrics-"
+_LOOKS: Final = 20
+_PAUSE_S: Final = 0.05
 
 
 class MetricsDir:
@@ -51,7 +54,8 @@ def hold_inherited() -> None:
     if Path(path).name.startswith(_PREFIX):  # or it is somebody else's, for a single process
         held = _locked(path, fcntl.LOCK_SH | fcntl.LOCK_NB)
         if held is not None:
-            _at_end(lambda: _leave(path, held))
+            parent = os.getppid()
+            _at_end(lambda: _leave(path, held, parent))
 
 
 def _at_end(leave: Callable[[], None]) -> None:
@@ -66,11 +70,16 @@ def _at_end(leave: Callable[[], None]) -> None:
     signal.signal(signal.SIGTERM, end)
 
 
-def _leave(path: str, held: int) -> None:
-    """Remove it if no parent will."""
-    with contextlib.suppress(OSError):
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(path, ignore_errors=True)
+def _leave(path: str, held: int, parent: int) -> None:
+    """Remove it if no parent will. One that was killed holds it until its last thread is gone."""
+    looks = _LOOKS if os.getppid() != parent else 1
+    for look in range(looks):
+        if look:
+            time.sleep(_PAUSE_S)
+        with contextlib.suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+            return
 
 
 def _make() -> tuple[str, int | None]:
