@@ -121,12 +121,12 @@ def only_welcome(options: Sequence[Option], wish: Wish) -> Sequence[Option]:
 def only_settled(options: Sequence[Option], wish: Wish) -> Sequence[Option]:
     """Exclude regions that came back and are busy, but for the tasks whose home they are.
 
-    A region that has just failed takes no guests at first, and then fills up as fast as FILL says:
-    not as fast as all the tasks come that wait elsewhere. While home is in, if only with a long
-    queue.
+    A region that has just failed takes no guests at first, unless home would keep them waiting much
+    longer, and it fills up as fast as FILL says: not as fast as all the tasks come that wait
+    elsewhere. While home is in, if only with a long queue.
     """
     resolved = wish.resolved
-    filling = [
+    back = [
         option
         for option in options
         if not option.excluded
@@ -135,10 +135,16 @@ def only_settled(options: Sequence[Option], wish: Wish) -> Sequence[Option]:
             or option.wait_s > defaults.FILL_S + defaults.FILL * option.view.back_for_s
         )
     ]
-    if not filling or resolved.pin or resolved.prefer or resolved.affinity:
+    if not back or resolved.pin or resolved.prefer or resolved.affinity:
         return options
     may_be_busy = (filters.WAIT,) if wish.fleet.panic_mode == "best_effort" else ()
     home = _home([o for o in options if o.excluded in {(), may_be_busy}], wish)
+    filling = [
+        option
+        for option in back
+        if option.wait_s > defaults.FILL_S + defaults.FILL * option.view.back_for_s
+        or home.wait_s <= option.wait_s + defaults.SPILL_PATIENCE_S
+    ]
     return [
         option._replace(excluded=(filters.FILLING,))
         if option in filling and option is not home

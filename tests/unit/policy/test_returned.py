@@ -20,7 +20,14 @@ LONG = busy("eu", 100.0)  # home: tasks wait for more than max_wait
 ROWS: dict[str, tuple[Draft, RegionView, dict[str, Any], str]] = {
     "guests come while they hardly wait": (TASK, LONG, {"depth": 20}, "us"),
     "and no more once its queue is longer than it may be by now": (TASK, LONG, {"depth": 80}, "eu"),
-    "none of them before": (TASK, LONG, {"free_slots": 9, "back_for_s": 299.0}, "eu"),
+    "some seconds of waiting at home are no reason before": (
+        TASK,
+        busy("eu", 4.9),
+        {"free_slots": 9, "back_for_s": 299.0},
+        "eu",
+    ),
+    "a long queue at home is": (TASK, LONG, {"free_slots": 9, "back_for_s": 299.0}, "us"),
+    "but not to a queue": (TASK, LONG, {"depth": 80, "back_for_s": 299.0}, "eu"),
     "some minutes later it may be": (TASK, LONG, {"depth": 80, "back_for_s": 450.0}, "us"),
     "one that was never out takes all": (TASK, LONG, {"depth": 80, "back_for_s": 1e9}, "us"),
     "they come if home is out": (TASK, replace(LONG, health="DOWN"), {"depth": 50}, "us"),
