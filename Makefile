@@ -67,10 +67,10 @@ format: .venv ## rewrite Python sources as check wants them
 gen: .venv ## code generated from proto/
 	$(BIN)/python tools/gen.py gen
 
-bench: .venv ## every figure of docs/performance.md, to bench/results/ (about 15 minutes)
+bench: .venv ## every figure of docs/performance.md, to bench/results/ (half an hour; an hour beside other queues)
 	@$(BIN)/python -m bench
 
-bench-quick: .venv ## the same, small, once (about 2 minutes): does every row still run?
+bench-quick: .venv ## the same, small, once (2 to 6 minutes): does every row still run?
 	@$(BIN)/python -m bench --quick
 
 wheel: .venv ## dist/tradewind-*.whl
