@@ -34,6 +34,7 @@ TRIAL_TIME: Final = 6  # intervals, after which probes suffice: nobody may want 
 RAMP: Final = 12  # intervals, 60 s (Envoy and gRPC slow start)
 PROBATION: Final = 60  # intervals after it is back, 5 min, in which a strike counts twice
 _SLICES: Final = 10  # of the window
+_USUAL_MS: Final = Health().interval_ms
 
 
 class _State(Enum):
@@ -105,6 +106,7 @@ class Breaker:
         self._good_trials, self._bad_trials = 0, 0
         self._strikes, self._longs, self._failed = 0, 0, 0
         self._good_at_ms, self._back_ms, self._haste = -math.inf, -math.inf, 1.0
+        self._was_in = False  # before it went out
         self._calls = Window()
 
     @property
@@ -126,11 +128,14 @@ class Breaker:
         return is_long and self.answers and now_ms - self._since_ms >= self._for(OPEN)
 
     def back_for_ms(self, now_ms: float) -> float:
-        """How long it has been back, half more or less by chance; inf if it was never out.
+        """How long it has been back; inf if it was never out, or never in before.
 
-        So routers that see the same queue do not all hold it for too long at the same moment.
+        By a clock on which an interval is the default's, and half more or less by chance: so
+        routers that see the same queue do not all hold it for too long at the same moment.
         """
-        return (now_ms - self._back_ms) * self._haste
+        if not self._was_in:
+            return math.inf
+        return (now_ms - self._back_ms) * self._haste * _USUAL_MS / max(1, self._rules.interval_ms)
 
     def follow(self, rules: Health) -> None:
         """Judge by other thresholds from now on."""
@@ -226,6 +231,7 @@ class Breaker:
             if self._state is _State.CLOSED and is_long_ago:
                 self._strikes, self._longs = 0, 0
             self._failed = 0
+            self._was_in = self._was_in or self._good_at_ms > -math.inf
             self._strikes += 2 if now_ms - self._back_ms < self._for(PROBATION) else 1
         self._enter(_State.OPEN, now_ms)
         self._until_ms = now_ms + self._open_ms()

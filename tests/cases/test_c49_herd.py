@@ -16,6 +16,7 @@ from tradewind import Client, TaskOptions
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 AFTERWARDS = 8
+PACE_S = 0.5  # from one task to the next: what a region of two slots calls no load
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,5 +100,6 @@ async def all_come_home(client: Client, seconds: float) -> None:
 
     await until(is_home, "tasks go to the nearest region again")
     for _ in range(AFTERWARDS):
+        await asyncio.sleep(PACE_S)
         await one_more()
     assert seen[-AFTERWARDS:] == [EU] * AFTERWARDS

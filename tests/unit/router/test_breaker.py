@@ -1,5 +1,6 @@
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -175,6 +176,19 @@ def back(region: Region) -> Region:
     """Lead it back in, at the foot of its ramp."""
     region.until_trial()
     return region.calls(True, GOOD_TRIALS)
+
+
+def test_one_that_a_new_router_first_finds_down_has_not_come_back() -> None:
+    region = back(Region().probes(False, 3))
+    assert region.health == "RECOVERING"
+    assert region.breaker.back_for_ms(region.now_ms + MINUTE) == math.inf
+
+
+def test_with_half_the_interval_it_is_back_for_twice_as_long() -> None:
+    region = back(well().fails())
+    usual_ms = region.breaker.back_for_ms(region.now_ms + MINUTE)
+    region.breaker.follow(replace(RULES, interval_ms=T // 2))
+    assert region.breaker.back_for_ms(region.now_ms + MINUTE) == 2 * usual_ms
 
 
 @pytest.mark.parametrize(("draw", "told"), [(0.0, 0.5), (0.5, 1.0), (0.99, 1.49)])
