@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from tradewind.errors import StoreError
@@ -71,7 +70,7 @@ class ClaimsRole(Role):
                 "worker_id": worker_id,
                 "limit": min(limit, MAX_CLAIM),
                 "suspects": min(suspects, MAX_CLAIM),
-                "handlers": _listed(tuple(handlers)),
+                "handlers": json.dumps(list(handlers)),
                 "promote": min(max(limit, PROMOTE_PER_CLAIM), MAX_CLAIM),
             },
             [
@@ -269,12 +268,6 @@ def cut(text: str, most: int) -> bytes:
     return data if len(data) <= most else data[:most].decode(errors="ignore").encode()
 
 
-@lru_cache(maxsize=64)
-def _listed(handlers: tuple[str, ...]) -> str:
-    return json.dumps(list(handlers))
-
-
-@lru_cache(maxsize=4096)  # 64 queues in 64 partitions
 def queue_keys(keys: PartitionKeys, queue: str) -> tuple[str, ...]:
     """The keys that claim and sweep take for each queue."""
     ready = (keys.ready(queue, priority) for priority in Priority)

@@ -22,7 +22,6 @@ class PartitionKeys:
         "courier",
         "dead",
         "dead_until",
-        "due",
         "due_high",
         "due_low",
         "due_normal",
@@ -51,12 +50,6 @@ class PartitionKeys:
         self.due_high = prefix + "due:0"  # ZSET task_id -> due_ms (SCHEDULED, FAILED)
         self.due_normal = prefix + "due:1"  # ZSET, the same
         self.due_low = prefix + "due:2"  # ZSET, the same
-        #: The sets of what is due, by slot name: one for each priority.
-        self.due = {
-            "due_high": self.due_high,
-            "due_normal": self.due_normal,
-            "due_low": self.due_low,
-        }
         self.expiry = prefix + "expiry"  # ZSET task_id -> expires_ms, of what waits
         self.dead = prefix + "dead"  # ZSET task_id -> died_ms
         self.dead_until = prefix + "dead_until"  # ZSET task_id -> purged_ms
@@ -72,6 +65,15 @@ class PartitionKeys:
         self.watch = prefix + "watch"  # shard channel: ids of watched tasks that changed
         self.cancels = prefix + "cancels"  # shard channel: ids of running tasks to be cancelled
         self.workers = prefix + "workers"  # HASH worker_id -> report; TTL; control partition only
+
+    @property
+    def due(self) -> dict[str, str]:
+        """The sets of what is due, by slot name: one for each priority."""
+        return {
+            "due_high": self.due_high,
+            "due_normal": self.due_normal,
+            "due_low": self.due_low,
+        }
 
     def task(self, task_id: str) -> str:
         """HASH, the record. No TTL while alive or dead, then the queue's retention."""

@@ -1,9 +1,8 @@
 """One connection to one Redis node, shared by everybody: calls are pipelined, replies matched.
 
-Concurrent callers cost one write: uvloop sends what was asked within one turn of it together.
-redis-py connects, authenticates and speaks TLS; its pools and cluster client stay out, since they
-resend commands and wait for pool slots in ways that a queue cannot afford, and so do its streams
-once a connection is open: see pipe.py.
+Concurrent callers cost one write: what is asked within one turn of the event loop leaves
+together. redis-py connects, authenticates and speaks TLS; its pools and cluster client stay out,
+since they resend commands and wait for pool slots in ways that a queue cannot afford.
 """
 
 import asyncio
@@ -18,7 +17,6 @@ from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection
 
 from tradewind.errors import StoreUnavailable
-from tradewind.store.pipe import Pipe
 from tradewind.store.scripts import Arg
 
 Reply = object
@@ -62,13 +60,16 @@ class Link:
         self._make, self._greet = connect, greet
         self._connection: AbstractConnection | None = None
         self._greeted = False
-        self._pipe: Pipe | None = None  # of the connection
+        self._outgoing: list[bytes] = []
         self._waiting: deque[_Asked] = deque()
+        self._tasks: list[asyncio.Task[None]] = []
         self._farewells: set[asyncio.Task[None]] = set()
+        self._flush = asyncio.Event()
         self._opening: asyncio.Task[None] | None = None
         self._retry_at_s = 0.0
         self._retry_s = RETRY_FIRST_S
         self._last_error: Exception | None = None
+        self._heard_s = 0.0  # monotonic time of the last reply
         self._closed = False
 
     async def call(self, commands: Sequence[Command], *, timeout_s: float) -> list[Reply]:
@@ -87,7 +88,7 @@ class Link:
                 raise StoreUnavailable(self.region, "no answer in time", sent=False) from None
         asked = self._send(commands)
         # A timer of our own: asyncio.timeout would cost as much as the rest of this call.
-        timer = loop.call_at(over_s, self._give_up, asked, loop.time())
+        timer = loop.call_at(over_s, self._give_up, asked, time.monotonic())
         try:
             return await asked.answer
         finally:
@@ -116,12 +117,9 @@ class Link:
         if not commands:
             asked.answer.set_result([])
             return asked
-        if self._pipe is None:  # lost while it was greeted
-            asked.fail(StoreUnavailable(self.region, "connection lost", sent=False))
-            return asked
-        packed = [pack(command) for command in commands]  # first: it raises if one cannot be
+        self._outgoing += [pack(command) for command in commands]
         self._waiting.append(asked)
-        self._pipe.write(packed)
+        self._flush.set()
         return asked
 
     async def _exchange(self, commands: Sequence[Command]) -> list[Reply]:
@@ -168,7 +166,11 @@ class Link:
             self._part(connection)
             raise
         self._connection = connection
-        self._pipe = Pipe(connection, self)
+        self._flush = asyncio.Event()
+        self._tasks = [
+            asyncio.create_task(self._read(connection)),
+            asyncio.create_task(self._write(connection)),
+        ]
         try:
             if self._greet is not None:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -183,32 +185,44 @@ class Link:
             raise StoreUnavailable(self.region, "connection lost", sent=False)
         self._greeted = True
 
-    def replied(self, reply: Reply) -> None:
-        """See pipe.Ends."""
-        if not self._waiting:  # nobody asked: whatever this is, it is not what we speak
-            self.lost(redis_errors.InvalidResponse())
-            return
-        asked = self._waiting[0]
-        asked.replies.append(reply)
-        if len(asked.replies) == asked.count:
-            self._waiting.popleft()
-            if not asked.answer.done():
-                asked.answer.set_result(asked.replies)
+    async def _write(self, connection: AbstractConnection) -> None:
+        try:
+            while True:
+                await self._flush.wait()
+                self._flush.clear()
+                chunks, self._outgoing = self._outgoing, []
+                await connection.send_packed_command(chunks, check_health=False)
+        except (OSError, redis_errors.RedisError) as error:
+            self._lose(connection, cause_of(error))
 
-    def lost(self, error: BaseException) -> None:
-        """See pipe.Ends."""
-        if self._connection is not None:
-            self._lose(self._connection, cause_of(error))
+    async def _read(self, connection: AbstractConnection) -> None:
+        try:
+            while True:
+                try:
+                    reply = await read_reply(connection)
+                except (redis_errors.BusyLoadingError, redis_errors.ResponseError) as error:
+                    reply = error  # LOADING is a reply, though redis-py files it under loss
+                self._heard_s = time.monotonic()
+                asked = self._waiting[0]
+                asked.replies.append(reply)
+                if len(asked.replies) == asked.count:
+                    self._waiting.popleft()
+                    if not asked.answer.done():
+                        asked.answer.set_result(asked.replies)
+        except (OSError, redis_errors.RedisError) as error:
+            self._lose(connection, cause_of(error))
 
     def _lose(self, connection: AbstractConnection, cause: str) -> None:
         """Forget the connection and fail whoever waits on it."""
         if self._connection is not connection:
             return
         self._connection, self._greeted = None, False
-        if self._pipe is not None:
-            self._pipe.leave()
-            self._pipe = None
+        self._outgoing = []
         waiting, self._waiting = self._waiting, deque()
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        self._tasks = []
         self._part(connection)
         for asked in waiting:
             asked.fail(StoreUnavailable(self.region, cause, sent=True))
@@ -225,7 +239,7 @@ class Link:
 
     def _suspect(self, since_s: float) -> None:
         """Drop the connection if nothing was heard on it since: it may be half-open."""
-        if self._pipe is not None and self._connection is not None and self._pipe.heard_s < since_s:
+        if self._connection is not None and self._heard_s < since_s:
             self._lose(self._connection, "no answer in time")
 
 

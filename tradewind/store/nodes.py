@@ -46,8 +46,6 @@ class Nodes:
             )
             raise SetupError(message)
         self._region, self._fleet, self._incarnation = region, fleet, incarnation
-        #: Whether partitions may lie on several nodes, and move between them.
-        self.is_cluster = region.redis.kind == "cluster"
         self._keys = partition_keys(fleet.partitions)
         self._others = [
             PartitionKeys(tags(number)[0]).identity
@@ -73,13 +71,17 @@ class Nodes:
         link = self._links.get(self._owners[partition])
         if link is None or not link.is_ready or (self.is_cluster and not self._learnt_s):
             return None
-        if self.is_cluster:
-            self._refresh()
+        self._refresh()
         return link
 
     def _refresh(self) -> None:
         if self.is_cluster and time.monotonic() - self._learnt_s > REFRESH_EVERY_S:
             self._learn_aside()
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether partitions may lie on several nodes, and move between them."""
+        return self._region.redis.kind == "cluster"
 
     def doubt(self) -> None:
         """A node did not answer: its replica may have taken over. Learn the map beside the calls.

@@ -105,6 +105,8 @@ class RegionClient:
         A call that is to be repeated goes on alone; the others need no tasks of their own.
         """
         until_s = time.monotonic() + timeout_s
+        if len(calls) == 1:
+            return [await self._alone(calls[0], until_s)]
         outcomes: list[list[Reply] | StoreError | None] = [None] * len(calls)
         together: dict[Link, list[int]] = {}
         apart: list[int] = []  # their node is not connected, for which the others are not to wait
@@ -215,8 +217,7 @@ class RegionClient:
         return answer
 
     async def _once(self, call: Call, timeout_s: float) -> list[Reply]:
-        nodes = self.nodes
-        link = nodes.ready_owner(call.partition) or await nodes.owner(call.partition)
+        link = await self.nodes.owner(call.partition)
         try:
             return await self._ask(link, ["EVALSHA", call.script.sha, *call.parts], call, timeout_s)
         except replies.ScriptUnknown:

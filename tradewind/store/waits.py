@@ -15,8 +15,7 @@ from redis.asyncio.connection import AbstractConnection
 
 from tradewind.errors import StoreError, StoreUnavailable
 from tradewind.store.keys import PartitionKeys
-from tradewind.store.link import cause_of, pack
-from tradewind.store.pipe import Solo
+from tradewind.store.link import cause_of, pack, read_reply
 from tradewind.store.region_client import RegionClient
 
 _MARGIN_S = 3.0  # a blocking call is given up this long after Redis should have answered
@@ -62,7 +61,6 @@ class _Line:
     """A connection that blocks; its name in Redis lets others unblock it."""
 
     connection: AbstractConnection
-    solo: Solo
     client_id: int
     partition: int  # one that its node serves
 
@@ -155,8 +153,8 @@ class Waits:
             async with asyncio.timeout(timeout_s + _MARGIN_S):
                 line = await self._line(min(partitions))
                 command = pack(["BLPOP", *keys, f"{max(timeout_s, 0.01):.3f}"])
-                line.solo.ask(command)
-                reply = await line.solo.reply()
+                await line.connection.send_packed_command([command])
+                reply = await read_reply(line.connection)
         except (OSError, TimeoutError, redis_errors.RedisError) as error:
             if line is not None:
                 await line.connection.disconnect(nowait=True)
@@ -187,9 +185,8 @@ class Waits:
         connection = self._client.nodes.connection(partition)
         try:
             await connection.connect()
-            solo = Solo(connection)
-            solo.ask(pack(("CLIENT", "ID")))
-            return _Line(connection, solo, cast("int", await solo.reply()), partition)
+            await connection.send_command("CLIENT", "ID")
+            return _Line(connection, cast("int", await read_reply(connection)), partition)
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
@@ -205,7 +202,7 @@ class Waits:
         try:
             async with asyncio.timeout(_MARGIN_S):
                 link = await self._client.nodes.owner(line.partition)
-                reading = asyncio.ensure_future(line.solo.reply())
+                reading = asyncio.ensure_future(read_reply(line.connection))
                 try:
                     while not reading.done():  # it may not have begun to block yet
                         await link.call([unblock], timeout_s=_MARGIN_S)
