@@ -152,6 +152,7 @@ def directories() -> set[str]:
     return set(map(str, Path(tempfile.gettempdir()).glob("tradewind-metrics-*")))
 
 
+@pytest.mark.chaos
 async def test_a_killed_parent_leaves_no_directory_behind(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,7 +98,10 @@ class Yard:
 
                 async def all_are_eligible(client: Client = client) -> bool:
                     route = await client.explain(handler)
-                    return all(each.eligible for each in route.candidates)
+                    return all(
+                        each.eligible or each.excluded_by.startswith("filling")
+                        for each in route.candidates
+                    )
 
                 await until(all_are_eligible, f"router-{region} finds all regions eligible")
 
