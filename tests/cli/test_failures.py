@@ -1,6 +1,7 @@
 """How a failure is told: in a list of dead tasks, of a task, and of one that is watched."""
 
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -78,7 +79,9 @@ async def test_a_list_of_dead_tasks_is_oldest_first_and_goes_on_by_its_token(
 
         assert await tradewind(run, serving, "dlq", "list", "--json") == 0
         everything = json.loads(capsys.readouterr().out)["tasks"]
-        deaths = [(task["finished_at"], task["task_id"]) for task in everything]
+        deaths = [
+            (datetime.fromisoformat(task["finished_at"]), task["task_id"]) for task in everything
+        ]
         assert deaths == sorted(deaths)
         assert await tradewind(run, serving, "dlq", "list", "--limit", "4") == 0
         page = capsys.readouterr()

@@ -4,7 +4,10 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import pytest
 from tests.flow.lab import Lab, ended_with, free_address
 from tests.harness.receiver import SECRET
 from tradewind.errors import SetupError
+from tradewind.local import metrics_dir
 from tradewind.local.metrics_dir import MetricsDir
 from tradewind.state import State
 
@@ -152,7 +156,6 @@ def directories() -> set[str]:
     return set(map(str, Path(tempfile.gettempdir()).glob("tradewind-metrics-*")))
 
 
-@pytest.mark.chaos
 async def test_a_killed_parent_leaves_no_directory_behind(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +174,34 @@ async def test_a_killed_parent_leaves_no_directory_behind(
         return not directories()
 
     await lab.until(is_clean)  # by its children, which end in order
+
+
+@pytest.mark.parametrize("lives", [True, False], ids=["a living parent", "a dying one"])
+def test_a_child_that_ends_leaves_the_directory_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lives: bool
+) -> None:
+    """A dying one is a zombie, whose lock goes a moment after its child has first asked for it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    directory = MetricsDir()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as parent:
+        # The test is who asks, so its own parent is the one that it says.
+        monkeypatch.setattr(metrics_dir.os, "getppid", lambda: parent.pid)
+        if not lives:
+            parent.kill()
+            os.waitid(os.P_PID, parent.pid, os.WEXITED | os.WNOWAIT)
+        held = os.open(directory.path, os.O_RDONLY)
+        letting_go = threading.Timer(0.0 if lives else 0.2, os.close, (directory._held,))  # pyright: ignore[reportPrivateUsage]
+
+        def until_then(_s: float) -> None:
+            letting_go.join()
+
+        monkeypatch.setattr(metrics_dir.time, "sleep", until_then)
+        if not lives:
+            letting_go.start()
+        metrics_dir._leave(directory.path, held, parent.pid)  # pyright: ignore[reportPrivateUsage]
+        assert Path(directory.path).exists() is lives
+        parent.kill()
+    os.close(held)
 
 
 def test_what_nobody_holds_goes_when_the_next_pool_starts(

@@ -95,15 +95,19 @@ class Yard:
         """Wait until every router sees a live worker for the handler in every region."""
         for region in self.regions:
             async with self.client(region) as client:
+                found: list[tuple[str, str]] = []
 
-                async def all_are_eligible(client: Client = client) -> bool:
-                    route = await client.explain(handler)
-                    return all(
-                        each.eligible or each.excluded_by.startswith("filling")
-                        for each in route.candidates
-                    )
+                async def all_are_eligible(
+                    client: Client = client, found: list[tuple[str, str]] = found
+                ) -> bool:
+                    candidates = (await client.explain(handler)).candidates
+                    found[:] = [(each.region, each.excluded_by) for each in candidates]
+                    return all(each.eligible for each in candidates)
 
-                await until(all_are_eligible, f"router-{region} finds all regions eligible")
+                try:
+                    await until(all_are_eligible, f"router-{region} finds all regions eligible")
+                except AssertionError as error:
+                    raise AssertionError(f"{error}: {found}") from None
 
     async def is_in_order(self, patience_s: float = PATIENCE_S) -> None:
         """Wait until no Redis holds a key that nobody will remove, or counts a task wrongly."""

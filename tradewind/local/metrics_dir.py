@@ -23,7 +23,7 @@ from tradewind.errors import SetupError
 
 VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"  # in the environment of a child: of prometheus_client
 _PREFIX: Final = "tradewind-metrics-"
-_LOOKS: Final = 20
+_LOOKS: Final = 20  # at a lock that a dying parent still holds: a second in all
 _PAUSE_S: Final = 0.05
 
 
@@ -72,14 +72,24 @@ def _at_end(leave: Callable[[], None]) -> None:
 
 def _leave(path: str, held: int, parent: int) -> None:
     """Remove it if no parent will. One that was killed holds it until its last thread is gone."""
-    looks = _LOOKS if os.getppid() != parent else 1
-    for look in range(looks):
-        if look:
-            time.sleep(_PAUSE_S)
+    for _ in range(_LOOKS):
         with contextlib.suppress(OSError):
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(path, ignore_errors=True)
             return
+        if not _is_dying(parent):
+            return
+        time.sleep(_PAUSE_S)
+
+
+def _is_dying(parent: int) -> bool:
+    """Whether it is gone, or its first thread is: its children hear of that before it is all."""
+    if os.getppid() != parent:
+        return True
+    with contextlib.suppress(OSError):
+        state = Path(f"/proc/{parent}/stat").read_bytes().rpartition(b")")[2].split()[0]
+        return state in {b"Z", b"X"}  # proc(5)
+    return False
 
 
 def _make() -> tuple[str, int | None]:
