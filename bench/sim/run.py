@@ -32,7 +32,6 @@ class Result:
     drained_hits: int
     success: float  # of submits whose caller had a permitted region that was up
     arrived: Mapping[str, list[int]]  # region -> tasks a bucket
-    completed: Mapping[str, list[int]]  # the same, tasks that ended there
     guests: float  # the most of a minute at any region: tasks from abroad, of its capacity
     submits: list[tuple[int, int]]  # submitted, succeeded
     changes: Mapping[str, Mapping[str, list[float]]]  # region -> router -> when, eligible or not
@@ -115,9 +114,6 @@ def _run(scenario: Scenario, policy: str, seed: int, abroad: float, price_s: flo
         drained_hits=tally.drained_hits,
         success=tally.succeeded_with_place / max(1, tally.with_place),
         arrived={name: [tally.arrived[bucket][name] for bucket in buckets] for name in world.sites},
-        completed={
-            name: [tally.completed[bucket][name] for bucket in buckets] for name in world.sites
-        },
         guests=_guests(scenario, tally),
         submits=[(tally.submits[bucket][0], tally.submits[bucket][1]) for bucket in buckets],
         changes=changes,

@@ -24,9 +24,6 @@ class Tally:
     arrived: dict[int, dict[str, int]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(int))
     )
-    completed: dict[int, dict[str, int]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(int))
-    )  # the same, tasks that ended there
     guests: dict[int, dict[str, int]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(int))
     )  # the same, of other regions' callers

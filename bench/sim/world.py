@@ -5,7 +5,7 @@ outcome is in doubt the same region again until the attempt's deadline; then the
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from bench.sim.engine import Engine, SimulatedClock
@@ -52,8 +52,6 @@ class World:
         self._origins = list(settings.origins(self.fleet))
         self._reach = list(accumulate(origin.share for origin in self._origins))
         self._patience_s = 30.0
-        nothing = dict.fromkeys(self.sites, 0)
-        self.engine.after(BUCKET_S, self._count_completed, 0, nothing)
         for nodes in self.nodes.values():
             for node in nodes:
                 for site in self.sites.values():
@@ -226,12 +224,6 @@ class World:
             tally.at_home += is_home
             told = now_s - site.drained_at_s > SETTLE_S + _UNDER_WAY_S
             tally.drained_hits += site.condition.drained and told
-
-    def _count_completed(self, bucket: int, before: Mapping[str, int]) -> None:
-        """Take what each region completed in a bucket that is over now."""
-        now = {name: site.completed for name, site in self.sites.items()}
-        self.tally.completed[bucket] = {name: now[name] - before[name] for name in now}
-        self.engine.after(BUCKET_S, self._count_completed, bucket + 1, now)
 
     def _started(self, task: Task, _site: Site) -> None:
         if task.at_s >= self.tally.from_s:
