@@ -23,10 +23,13 @@ NEVER_SENT = {
 }
 SAMPLES: list[TradewindError] = [
     errors.BatchTooLarge(5_000_000, 4_194_304),
+    errors.ControlConflict(),
+    errors.ControlUnavailable(["us", "eu"]),
     errors.HomeUnreachable("eu-west"),
     errors.IdempotencyKeyReused("06fy"),
     errors.IdentityMismatch("us", "deployment", "theirs", "ours"),
     errors.InvalidTask([Violation("name", "is required"), Violation("payload", "not JSON")]),
+    errors.LastRegion("eu", "rule pii (eu)"),
     errors.NoRegionPermitted("fence and pin exclude each other"),
     errors.NoRegionReachable("no permitted region answers"),
     errors.NotServedYet("CancelTask comes with a later release"),
@@ -35,6 +38,7 @@ SAMPLES: list[TradewindError] = [
     errors.PayloadTooLarge(2_000_000, 1_048_576),
     errors.PolicyRefused("regions.yaml:3:5: rules[0].residency: no region is in group eu"),
     errors.RegionSilent(["us", "eu"]),
+    errors.RegionTakesWork("us"),
     errors.RegionsFull("all full"),
     errors.StoreContractBroken("a script answered what it may not"),
     errors.StoreFull("us"),
@@ -47,7 +51,7 @@ SAMPLES: list[TradewindError] = [
 
 def leaves(kind: type[TradewindError]) -> set[type[TradewindError]]:
     below = kind.__subclasses__()
-    ours = [sub for sub in below if sub.__module__ == "tradewind.errors"]
+    ours = [sub for sub in below if sub.__module__.startswith("tradewind.errors.")]
     return {leaf for sub in ours for leaf in leaves(sub)} if ours else {kind}
 
 
@@ -98,6 +102,26 @@ def test_asking_again_helps_exactly_where_retry_info_says_when(error: TradewindE
         assert statuses.code_of(error) is not grpc.StatusCode.UNAVAILABLE
 
 
+@pytest.mark.parametrize("error", SAMPLES, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_that_nothing_was_kept_travels_with_any_error(
+    error: TradewindError, elsewhere: bool
+) -> None:
+    before = statuses.from_status(statuses.to_status(error))
+    said = statuses.from_status(statuses.to_status(error))
+    said.nothing_kept, said.elsewhere = True, elsewhere
+
+    status = statuses.to_status(said)
+    back = statuses.from_status(status)
+
+    info = detail(status, error_details_pb2.ErrorInfo())
+    assert info is not None
+    assert info.metadata["kept"] == "no"
+    assert ("elsewhere" in info.metadata) == elsewhere
+    assert (back.nothing_kept, back.elsewhere) == (True, elsewhere)
+    assert (before.nothing_kept, before.elsewhere) == (False, False)
+
+
 def test_an_unknown_outcome_says_whether_the_deadline_passed() -> None:
     passed = statuses.to_status(errors.OutcomeUnknown("06fy", deadline_passed=True))
     open_ = statuses.to_status(errors.OutcomeUnknown("06fy", deadline_passed=False))
@@ -120,7 +144,8 @@ def test_a_submit_in_flight_is_repeated_when_the_other_lease_ends() -> None:
 
 
 def test_violations_name_their_fields() -> None:
-    bad = detail(statuses.to_status(SAMPLES[4]), error_details_pb2.BadRequest())
+    invalid = next(sample for sample in SAMPLES if isinstance(sample, errors.InvalidTask))
+    bad = detail(statuses.to_status(invalid), error_details_pb2.BadRequest())
 
     assert bad is not None
     assert [(v.field, v.description) for v in bad.field_violations] == [
