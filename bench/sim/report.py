@@ -77,12 +77,12 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 def speed(results: Sequence[Result]) -> str:
     """Say how much was simulated, and how fast."""
-    tasks, events = sum(r.tasks for r in results), sum(r.events for r in results)
+    tasks, events = sum(r.simulated for r in results), sum(r.events for r in results)
     cpu_s = sum(r.cpu_s for r in results)
     ours = [r for r in results if r.policy == "product"]
     ours_s = sum(r.cpu_s for r in ours)
     return (
         f"{len(results)} runs, {tasks:,} tasks, {events:,} events in {cpu_s:.0f} s of CPU: "
         f"{events / max(cpu_s, 1e-9):,.0f} events/s; with the product's decisions "
-        f"{sum(r.tasks for r in ours) / max(ours_s, 1e-9):,.0f} tasks/s"
+        f"{sum(r.simulated for r in ours) / max(ours_s, 1e-9):,.0f} tasks/s"
     )

@@ -1,18 +1,22 @@
 """One policy in one scenario under one seed: from the settings to the figures."""
 
+import gc
 import math
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bench.sim import policies, traces
+from bench.sim.progress import Progress
 from bench.sim.scenarios import DRAIN_S, WARM_S, Scenario
 from bench.sim.tally import BUCKET_S, Tally
 from bench.sim.world import World
 
 SAME_SHARE = 0.005  # shares abroad that differ by less count as equal: half a point
 FIRST_PRICE_S, MAX_PRICES = 0.02, 8  # tried for it, by halves
+_STEP_S = 1.0  # of simulated time, after which progress may be told
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class Result:
     delays_s: list[float]  # quantiles 0, 1, ... 100 %
     events: int
     cpu_s: float
+    simulated: int = 0  # tasks that cpu_s was spent on: those of the warm-up, too
 
     @property
     def abroad(self) -> float:
@@ -76,9 +81,22 @@ def _seeded(scenario: Scenario, policy: str, seed: int, abroad: float, price_s: 
     state = random.getstate()
     random.seed(seed)  # the client's pauses draw from it
     try:
-        return _run(scenario, policy, seed, abroad, price_s)
+        with _uncollected():
+            return _run(scenario, policy, seed, abroad, price_s)
     finally:
         random.setstate(state)
+
+
+@contextmanager
+def _uncollected() -> Generator[None]:
+    """Keep Python from looking for cycles: nothing makes any, and it looks at the whole world."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _run(scenario: Scenario, policy: str, seed: int, abroad: float, price_s: float) -> Result:
@@ -93,8 +111,11 @@ def _run(scenario: Scenario, policy: str, seed: int, abroad: float, price_s: flo
         scenario.rate, scenario.settings.service_s, 3.0, random.Random(f"arrivals/{seed}")
     )
     world.feed(arrivals, scenario.length_s)
-    world.engine.run(scenario.length_s + DRAIN_S)
-    tally = world.tally
+    tally, end_s = world.tally, scenario.length_s + DRAIN_S
+    progress = Progress(f"{scenario.name}, {policy}, seed {seed}", end_s)
+    for step in range(math.ceil(end_s / _STEP_S)):
+        world.engine.run(min(end_s, (step + 1) * _STEP_S))
+        progress.at(world.engine.now_s, tally.simulated)
     buckets = range(int(scenario.length_s / BUCKET_S))
     delays = sorted(tally.start_delays_s)
     changes: dict[str, dict[str, list[float]]] = {}
@@ -120,6 +141,7 @@ def _run(scenario: Scenario, policy: str, seed: int, abroad: float, price_s: flo
         delays_s=[quantile(delays, percent / 100) for percent in range(101)],
         events=world.engine.events,
         cpu_s=time.process_time() - began_s,
+        simulated=tally.simulated,
     )
 
 

@@ -12,6 +12,7 @@ class Tally:
 
     from_s: float
     start_delays_s: list[float] = field(default_factory=list[float])
+    simulated: int = 0  # submits, those of the warm-up too
     submitted: int = 0
     with_place: int = 0  # of these, a permitted region could take it
     succeeded: int = 0

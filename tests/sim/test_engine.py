@@ -21,6 +21,26 @@ def test_actions_run_in_the_order_of_their_times_and_equal_ones_as_planned() -> 
     assert (engine.now_s, engine.events) == (5.0, 3)
 
 
+def test_near_and_far_actions_run_as_a_list_sorted_by_time_has_them() -> None:
+    chance = random.Random(3)
+    times = [chance.choice((0.25, 30.0, chance.random() * 40)) for _ in range(400)]
+    engine, seen = Engine(), list[tuple[float, int]]()
+
+    def act(index: int) -> None:
+        seen.append((times[index], index))
+        times.append(engine.now_s + chance.random() ** 4 * 10)  # mostly within the same moment
+        if len(times) < 800:
+            engine.at(times[-1], act, len(times) - 1)
+
+    for index, when_s in enumerate(list(times)):
+        engine.at(when_s, act, index)
+    for until_s in (0.1, 0.25, 7.3, 7.4, 100.0):
+        engine.run(until_s)
+        assert all(when_s <= until_s for when_s, _ in seen)
+    assert seen == sorted(seen)
+    assert len(seen) == 799
+
+
 def test_an_action_planned_for_the_past_runs_now_and_time_never_goes_back() -> None:
     engine, times = Engine(), list[float]()
     clock = SimulatedClock(engine)

@@ -6,6 +6,7 @@ import pytest
 
 from bench.sim import __main__, data, matrices, outages, policies, traces
 from bench.sim.judge import judge
+from bench.sim.progress import EVERY_S, Progress
 from bench.sim.run import Result, run
 from bench.sim.scenarios import Scenario
 
@@ -18,6 +19,7 @@ def test_equal_seeds_give_equal_figures_and_other_seeds_others(calm: Scenario) -
     first, again, other = (run(calm, "product", seed) for seed in (1, 1, 2))
     assert figures(first) == figures(again)
     assert first.delays_s != other.delays_s
+    assert first.simulated > first.tasks > 0  # those of the warm-up cost time, too
 
 
 def test_callers_that_repeat_do_so_at_equal_times_for_equal_seeds(calm: Scenario) -> None:
@@ -107,7 +109,7 @@ def test_a_hard_failure_empties_a_region_and_its_share_comes_back(broken: Scenar
     assert failed == 0
     changes = {router: len(times) for router, times in result.changes["other"].items()}
     assert {n for router, n in changes.items() if router.startswith("other/")} == {2}
-    assert max(changes.values()) == 2  # where its guests come from it is not back for five minutes
+    assert max(changes.values()) == 2  # where its guests come from it is back last
     held = {line.target: line.verdict for line in judge(broken, [result])}
     assert held["submits succeed, a permitted region up"] == "holds"
     assert held["back to normal shares after recovery"] == "holds"
@@ -154,6 +156,20 @@ def test_a_run_from_the_command_line_prints_a_table_and_draws(
     assert "| p2c-blind " in printed
     assert "tasks outside their fence" in out.with_suffix(".md").read_text()
     assert {path.name for path in tmp_path.glob("*.png")} == {"sim-hard-down.png", "sim-fences.png"}
+
+
+def test_a_long_run_says_how_far_it_is_and_a_short_one_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    times_s = iter((100.0, 101.0, 100.0 + EVERY_S, 101.0 + EVERY_S))
+    progress = Progress("big, product, seed 1", 60.0, lambda: next(times_s))
+    progress.at(3.0, 900)
+    assert capsys.readouterr().err == ""
+    progress.at(30.0, 20_000)
+    told = "big, product, seed 1: 30 of 60 s, 20,000 tasks, 2,000 tasks/s\n"
+    assert capsys.readouterr().err == told
+    progress.at(33.0, 21_000)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
