@@ -32,11 +32,11 @@ class Gateway:
 
 async def started(world: Yard, region: str, log: Path, **env: str) -> Gateway:
     """Start one more router of a region, in an environment of its own."""
-    command = [sys.executable, "-P", "-m", "router", "--config", str(world.config(region))]
+    command = [sys.executable, "-P", "-m", "router", "--config", str(world.config)]
     command += ["--region", region, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     with log.open("ab") as file:
         process = await asyncio.create_subprocess_exec(
-            *leashed(command), stdout=PIPE, stderr=file, env={**os.environ, **env}
+            *leashed(command), stdout=PIPE, stderr=file, env={**os.environ, **world.env, **env}
         )
     assert process.stdout is not None
     ready = (await process.stdout.readline()).decode()

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import urllib.request
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.redis_keys import leaked_keys, wrong_counts
 from tradewind import Client, regions
 from tradewind.client.views import TaskView
 from tradewind.local.embedded import EmbeddedFleet
-from tradewind.local.plan import EmbeddedOptions
+from tradewind.local.plan import EmbeddedOptions, seeing
 from tradewind.local.supervisor import Supervisor
 
 _GET_TIMEOUT_S = 5
@@ -48,9 +49,16 @@ class Yard:
         options.setdefault("origin_region", region)
         return Client(self.router(region), **options)
 
-    def config(self, region: str) -> Path:
-        """The file that a region's processes read."""
-        return self._home / "data" / f"regions.{region}.yaml"
+    @property
+    def config(self) -> Path:
+        """The file that all processes read."""
+        return self._home / "regions.yaml"
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What one more process must be told to find each Redis, without delays."""
+        ends = self._fleet.endpoints.values()
+        return seeing({end.region: end.redis_url.removeprefix("redis://") for end in ends})
 
     def redis(self, region: str) -> "redis.Redis":
         """A region's Redis, answers in bytes."""
@@ -85,6 +93,26 @@ class Yard:
             keys: list[bytes] = list(store.scan_iter(count=1000))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
             found = [key for key in keys if any(text.encode() in p for p in _parts(store, key))]
         return sorted(key.decode(errors="replace") for key in found)
+
+    @asynccontextmanager
+    async def unseen(self, region: str, marks: Mapping[str, str]) -> AsyncGenerator[None]:
+        """Hold that these texts, by what they are, are found nowhere in a region after a block.
+
+        Not in a command, a key, a file of its Redis, a log or a metric.
+        """
+        async with self.overheard(region) as heard:
+            yield
+        assert heard, f"nothing was heard in {region}"
+        places = {
+            "command": bytes(heard),
+            "log": self.said(region),
+            "disk": self.kept(region),
+            "metric": await self.pages(region),
+        }
+        for what, mark in marks.items():
+            assert self.mentions(region, mark) == [], (region, what)
+            for where, text in places.items():
+                assert mark.encode() not in text, (region, what, where)
 
     async def settled(self, client: Client, task_id: str) -> TaskView:
         """Wait until nothing but a redrive could change the task."""
@@ -190,8 +218,11 @@ def _parts(store: Any, key: bytes) -> Iterator[bytes]:
         case b"zset":
             yield from store.zrange(key, 0, -1)
         case b"hash":
-            for pair in store.hgetall(key).items():
-                yield from pair
+            yield from chain.from_iterable(store.hgetall(key).items())
+        case b"stream":
+            yield from chain.from_iterable(
+                pair for _, fields in store.xrange(key) for pair in fields.items()
+            )
         case b"none":  # it has expired since
             pass
         case other:

@@ -1,3 +1,4 @@
+import json
 import sys
 from pathlib import Path
 
@@ -8,15 +9,16 @@ from tradewind.local.errors import LocalSetupError
 from tradewind.local.plan import (
     Layout,
     RegionPorts,
-    file_is_enough,
+    redis_nodes,
     redis_ports,
-    redis_urls,
     router_argv,
+    seeing,
     wan_links,
     wan_pairs,
     worker_argv,
 )
 from tradewind.local.wan import Link
+from tradewind.policy_file import REDIS_AT
 
 US, EU, AP = "us-east", "eu-west", "ap-south"
 
@@ -66,6 +68,8 @@ def test_a_region_that_cannot_be_embedded_is_named(second: RedisTarget, says: st
 def test_every_way_between_two_regions_has_a_pair() -> None:
     assert wan_pairs(THREE) == [(US, EU), (US, AP), (EU, US), (EU, AP), (AP, US), (AP, EU)]
     assert wan_pairs(TWO, home=True) == [(US, EU), (EU, US), (US, US), (EU, EU)]
+    processes = (f"router-{US}", f"router-{EU}", f"worker-{US}", f"worker-{EU}")
+    assert wan_pairs(TWO, apart=True) == [(each, to) for each in processes for to in (US, EU)]
 
 
 def test_a_link_delays_each_way_by_half_the_round_trip() -> None:
@@ -75,28 +79,36 @@ def test_a_link_delays_each_way_by_half_the_round_trip() -> None:
     }
 
 
+def test_a_process_with_a_way_of_its_own_is_as_far_away_as_its_region() -> None:
+    ways = {(f"worker-{EU}", US): 9001, (f"router-{US}", US): 9002}
+    layout = Layout(TWO_PORTS, ways, apart=True)
+    assert wan_links(TWO, layout) == {
+        (f"worker-{EU}", US): Link(9001, "127.0.0.1", 6401, 45.5),
+        (f"router-{US}", US): Link(9002, "127.0.0.1", 6401, 0),
+    }
+    assert redis_nodes(layout, layout.viewer("worker", EU))[US] == "127.0.0.1:9001"
+    assert redis_nodes(layout, layout.viewer("router", EU))[US] == "127.0.0.1:6401"
+
+
 def test_a_way_that_the_table_does_not_know_has_no_delay() -> None:
     layout = Layout({**TWO_PORTS, AP: RegionPorts(6403, 1, 2, 3)}, wan={(EU, AP): 9003})
     assert wan_links(THREE, layout) == {(EU, AP): Link(9003, "127.0.0.1", 6403, 0)}
 
 
-URLS = {
+NODES = {
     "without delays everything is direct": (DIRECT, US, 6401, 6402),
     "the others are behind their proxies": (FAR, US, 6401, 9001),
     "each region has proxies of its own": (FAR, EU, 9002, 6402),
 }
 
 
-@pytest.mark.parametrize(("layout", "viewer", "us", "eu"), URLS.values(), ids=URLS)
-def test_redis_urls(layout: Layout, viewer: str, us: int, eu: int) -> None:
-    urls = {US: f"redis://127.0.0.1:{us}", EU: f"redis://127.0.0.1:{eu}"}
-    assert redis_urls(layout, viewer) == urls
-
-
-def test_the_users_file_is_enough_while_it_names_the_ports() -> None:
-    other = Layout({**TWO_PORTS, EU: RegionPorts(6499, 7071, 8072, 8073)})
-    enough = [file_is_enough(TWO, layout) for layout in (DIRECT, FAR, other)]
-    assert enough == [True, False, False]
+@pytest.mark.parametrize(("layout", "viewer", "us", "eu"), NODES.values(), ids=NODES)
+def test_a_process_is_told_where_each_redis_is(
+    layout: Layout, viewer: str, us: int, eu: int
+) -> None:
+    nodes = redis_nodes(layout, viewer)
+    assert nodes == {US: f"127.0.0.1:{us}", EU: f"127.0.0.1:{eu}"}
+    assert {name: json.loads(text) for name, text in seeing(nodes).items()} == {REDIS_AT: nodes}
 
 
 def test_command_lines() -> None:

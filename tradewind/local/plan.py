@@ -1,18 +1,21 @@
 """Where everything of an embedded fleet listens, and what each process sees: pure decisions."""
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
+from typing import Literal
 
 from tradewind.fleet import Fleet, Region
 from tradewind.local.errors import LocalSetupError
 from tradewind.local.freeports import LOOPBACK
 from tradewind.local.wan import Link
+from tradewind.policy_file import REDIS_AT
 
 DEFAULT_DATA_DIR = Path(".tradewind")
-DEFAULT_PORT = 7070  # contract section 2
+DEFAULT_PORT = 7070
 
 # What a redis:// URL may name: the embedded servers listen on this address only.
 _LOOPBACK_NAMES = (LOOPBACK, "localhost")
@@ -27,7 +30,8 @@ class EmbeddedOptions:
     `ephemeral_ports` chooses every port anew, Redis included, so that runs do not meet;
     `redis_may_move` only gives a Redis another port than the file's if that one is taken.
     `wan` puts the file's rtt table between the regions; `wan_home` beside it a link without delay
-    between a region's own processes and its Redis, which can then be broken, too.
+    between a region's own processes and its Redis, which can then be broken, too; `wan_apart` both,
+    and for the router and the workers of a region each their own.
     `worker_options` are appended to every pool's command line, `region_options` to that of one
     region's. At a stop, running tasks get `stop_grace_s` to end.
     """
@@ -38,6 +42,7 @@ class EmbeddedOptions:
     port: int = DEFAULT_PORT
     wan: bool = False
     wan_home: bool = False
+    wan_apart: bool = False
     ephemeral_ports: bool = False
     redis_may_move: bool = False
     worker_options: tuple[str, ...] = ()
@@ -45,7 +50,7 @@ class EmbeddedOptions:
         default_factory=dict[str, tuple[str, ...]]
     )
     log_dir: Path | None = None  # default: logs/ in the data directory
-    ready_timeout_s: float = 30.0
+    ready_timeout_s: float = 120.0  # a first start compiles everything, perhaps on two busy cores
     stop_grace_s: float = 15.0
 
 
@@ -61,10 +66,18 @@ class RegionPorts:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All ports of a fleet. `wan` has a proxy port for each (viewer, region), or nothing."""
+    """All ports of a fleet. `wan` has a proxy port for each (viewer, region), or nothing.
+
+    A viewer is a region, or if they are `apart` a process, `router-R` or `worker-R`.
+    """
 
     regions: Mapping[str, RegionPorts]
     wan: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    apart: bool = False
+
+    def viewer(self, kind: Literal["router", "worker"], region: str) -> str:
+        """By what name a process of a region goes in `wan`."""
+        return f"{kind}-{region}" if self.apart else region
 
 
 def redis_ports(fleet: Fleet) -> dict[str, int]:
@@ -85,39 +98,48 @@ def redis_ports(fleet: Fleet) -> dict[str, int]:
     return ports
 
 
-def wan_pairs(fleet: Fleet, *, home: bool = False) -> list[tuple[str, str]]:
-    """(viewer, region) for every way between two regions, in file order; `home`: in one, too."""
+def wan_pairs(fleet: Fleet, *, home: bool = False, apart: bool = False) -> list[tuple[str, str]]:
+    """(viewer, region) for every way between two regions, in file order; `home`: in one, too.
+
+    `apart`: for every process and every region.
+    """
+    if apart:
+        processes = [f"{kind}-{name}" for kind in ("router", "worker") for name in fleet.regions]
+        return list(product(processes, fleet.regions))
     own = [(name, name) for name in fleet.regions] if home else []
     return [*permutations(fleet.regions, 2), *own]
 
 
 def wan_links(fleet: Fleet, layout: Layout) -> dict[tuple[str, str], Link]:
     """Give each way its proxy: half of the file's round trip in each direction."""
+    standing: dict[str, str] = {}
+    for region in fleet.regions:
+        standing |= {
+            layout.viewer("router", region): region,
+            layout.viewer("worker", region): region,
+        }
     return {
         (viewer, region): Link(
             listen_port=port,
             target_host=LOOPBACK,
             target_port=layout.regions[region].redis,
-            delay_ms=fleet.rtt_ms.get((viewer, region), 0.0) / 2,
+            delay_ms=fleet.rtt_ms.get((standing[viewer], region), 0.0) / 2,
         )
         for (viewer, region), port in layout.wan.items()
     }
 
 
-def redis_urls(layout: Layout, viewer: str) -> dict[str, str]:
-    """Every region's Redis as the processes of region `viewer` reach it: without a link, direct."""
+def redis_nodes(layout: Layout, viewer: str) -> dict[str, str]:
+    """Every region's Redis as it is reached by `viewer`: without a link, direct."""
     return {
-        region: f"redis://{LOOPBACK}:{layout.wan.get((viewer, region), ports.redis)}"
+        region: f"{LOOPBACK}:{layout.wan.get((viewer, region), ports.redis)}"
         for region, ports in layout.regions.items()
     }
 
 
-def file_is_enough(fleet: Fleet, layout: Layout) -> bool:
-    """Whether the user's own file says where everything is, so that its reload keeps working."""
-    named = redis_ports(fleet)
-    return not layout.wan and all(
-        layout.regions[region].redis == port for region, port in named.items()
-    )
+def seeing(nodes: Mapping[str, str]) -> dict[str, str]:
+    """Environment of a process that reads the user's own file, and finds each Redis at `nodes`."""
+    return {REDIS_AT: json.dumps(nodes)}
 
 
 def router_argv(config: Path, region: str, ports: RegionPorts) -> list[str]:

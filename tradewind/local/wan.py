@@ -8,19 +8,22 @@ chunks wait side by side for their due time, not one after the other.
 
 Links can get worse and better while they are in use: change SPEC.json and send SIGHUP. What a link
 may be besides far is said by `Link`; ports and targets stay. A file that cannot be used changes
-nothing, and standard error says why.
+nothing, and standard error says why. In a process that runs already, `WanProxy` does the same.
 """
 
 import asyncio
+import contextlib
 import functools
 import json
 import random
 import signal
+import struct
 import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from socket import SO_LINGER, SOL_SOCKET
 from typing import Literal, get_args
 
 LOOPBACK = "127.0.0.1"  # not imported: this file runs by path, alone
@@ -33,17 +36,32 @@ _CHUNK_BYTES = 64 * 1024
 _WRONG_USAGE = 2
 
 
-Reach = Literal["ok", "silent", "refuses"]
+# Between a lost answer and the end of its connection: time for more requests to be carried out.
+LOST_FOR_S = 1.0
+
+Reach = Literal["ok", "silent", "silent-there", "silent-back", "refuses", "resets"]
+Direction = Literal["there", "back"]  # to the target, and from it
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
     """One listening port, how far away its target shall seem (one way), and how sound the way is.
 
-    `reach`: of a link that is `silent` nothing arrives, either way; what was sent meanwhile comes
-    late, once it is `ok` again, as TCP sends lost packets anew. One that `refuses` is cut off, and
-    takes no connection. `breaks` is the share of chunks at which the connection breaks, a chunk
-    being about one call or one answer: so some calls fail, and nobody knows whether they arrived.
+    `delay_ms`, and up to `jitter_ms` more for each chunk, a chunk being about one call or one
+    answer. They never overtake one another.
+
+    `reach`: of a link that is `silent` nothing arrives, either way; `silent-there` loses only what
+    goes to the target, `silent-back` only what comes from it, and none of the three makes a new
+    connection, which takes both ways. What was sent meanwhile comes late, once the link is `ok`
+    again, as TCP sends lost packets anew, also if its sender has closed the connection since.
+    With `forgets` it never comes, nor anything else on the connections of that time, and nobody is
+    told: so it is where a firewall between the ends has lost its table. A link that `refuses` is
+    cut off, and its port closed; one that `resets` is cut off, and so is whoever connects.
+
+    `breaks` is the share of chunks at which the connection breaks: so some calls fail, and nobody
+    knows whether they arrived. `loses` is the share of answers that get lost, with all that follows
+    them on their connection: what is asked on it is still carried out, until it breaks LOST_FOR_S
+    later.
     """
 
     listen_port: int
@@ -52,13 +70,29 @@ class Link:
     delay_ms: float
     reach: Reach = "ok"
     breaks: float = 0.0
+    jitter_ms: float = 0.0
+    loses: float = 0.0
+    forgets: bool = False
 
     def __post_init__(self) -> None:
         """Raise ValueError for what no link can be."""
         if self.reach not in get_args(Reach):
             raise ValueError(f"reach is {self.reach!r}: one of {', '.join(get_args(Reach))}")
-        if not 0 <= self.breaks <= 1:
-            raise ValueError(f"breaks is {self.breaks!r}: a share, 0 to 1")
+        for name, share in {"breaks": self.breaks, "loses": self.loses}.items():
+            if not 0 <= share <= 1:
+                raise ValueError(f"{name} is {share!r}: a share, 0 to 1")
+        for name, time_ms in {"delay_ms": self.delay_ms, "jitter_ms": self.jitter_ms}.items():
+            if not time_ms >= 0:
+                raise ValueError(f"{name} is {time_ms!r}: 0 or more")
+
+    def carries(self, direction: Direction) -> bool:
+        """Whether what is sent that way arrives."""
+        return self.reach not in {"silent", f"silent-{direction}"}
+
+    @property
+    def takes(self) -> bool:
+        """Whether whoever connects may stay."""
+        return self.reach not in {"refuses", "resets"}
 
 
 def dump(links: Sequence[Link]) -> str:
@@ -83,25 +117,44 @@ class _Way:
         self.link = link
         self.server: asyncio.Server | None = None
         self.connections: set[asyncio.Task[None]] = set()
-        self._passes = asyncio.Event()
+        self.forgotten = 0  # how often all connections so far were
+        self._carries: dict[Direction, asyncio.Event] = {
+            "there": asyncio.Event(),
+            "back": asyncio.Event(),
+        }
         self.become(link)
 
-    @property
     def delay_s(self) -> float:
-        return self.link.delay_ms / 1000
+        """How long the next chunk is under way."""
+        return (self.link.delay_ms + self.link.jitter_ms * random.random()) / 1000
 
     def become(self, link: Link) -> None:
         """Be so from now on; what is under way keeps the time at which it is due."""
+        if self.link.forgets and not all(event.is_set() for event in self._carries.values()):
+            self.forgotten += 1
         self.link = link
-        if link.reach == "silent":
-            self._passes.clear()
-        else:
-            self._passes.set()
+        for direction, event in self._carries.items():
+            if link.carries(direction):
+                event.set()
+            else:
+                event.clear()
 
-    async def arrives(self) -> None:
-        """Return once what is due now arrives. Raises ConnectionResetError if it never does."""
-        await self._passes.wait()
-        if self.link.breaks and random.random() < self.link.breaks:
+    async def passes(self, direction: Direction, since: int) -> None:
+        """Wait out a silence, on a connection made when `forgotten` was `since`."""
+        await self._carries[direction].wait()
+        if since != self.forgotten:
+            await asyncio.Event().wait()  # until all is cut
+
+    async def arrives(self, direction: Direction, since: int) -> None:
+        """Return once what is due now arrives.
+
+        Raises ConnectionResetError if it never does, and the ends are told.
+        """
+        await self.passes(direction, since)
+        if self._strikes(self.link.breaks):
+            raise ConnectionResetError
+        if direction == "back" and self._strikes(self.link.loses):
+            await asyncio.sleep(LOST_FOR_S)
             raise ConnectionResetError
 
     async def cut(self) -> None:
@@ -110,12 +163,18 @@ class _Way:
             connection.cancel()
         await asyncio.gather(*self.connections, return_exceptions=True)
 
+    @staticmethod
+    def _strikes(share: float) -> bool:
+        return share > 0 and random.random() < share
+
 
 class _Line:
-    """Bytes under way in one direction."""
+    """Bytes under way in one direction of one connection."""
 
-    def __init__(self, way: _Way) -> None:
+    def __init__(self, way: _Way, direction: Direction, since: int) -> None:
         self._way = way
+        self._direction: Direction = direction
+        self._since = since
         self._loop = asyncio.get_running_loop()
         self._chunks: deque[tuple[float, bytes]] = deque()
         self._queued_bytes = 0
@@ -130,7 +189,7 @@ class _Line:
     async def _fill(self, reader: asyncio.StreamReader) -> None:
         while True:
             chunk = await reader.read(_CHUNK_BYTES)
-            self._chunks.append((self._loop.time() + self._way.delay_s, chunk))
+            self._chunks.append((self._loop.time() + self._way.delay_s(), chunk))
             self._queued_bytes += len(chunk)
             self._changed.set()
             if not chunk:
@@ -144,7 +203,7 @@ class _Line:
                 await self._wait()
             due, chunk = self._chunks.popleft()
             await asyncio.sleep(due - self._loop.time())
-            await self._way.arrives()
+            await self._way.arrives(self._direction, self._since)
             if not chunk:
                 writer.write_eof()
                 return
@@ -160,7 +219,7 @@ class _Line:
 
 
 class WanProxy:
-    """All links of one machine. Listens between `start()` and `stop()`."""
+    """Links of one machine, in the event loop of whoever starts it, from `start()` to `stop()`."""
 
     def __init__(self, links: Sequence[Link]) -> None:
         """Take the plan; nothing listens before `start()`."""
@@ -186,8 +245,10 @@ class WanProxy:
             way.become(link)
             if link.reach == "refuses":
                 await _close(way)
-            elif way.server is None:
-                await self._open(way)
+            elif not link.takes:
+                await way.cut()
+        for link in links:  # those that are cut are so by now, whatever becomes of the ports
+            await self._open(self._ways[link.listen_port])
 
     async def stop(self) -> None:
         """Close every port and cut every connection. May be called twice."""
@@ -195,7 +256,7 @@ class WanProxy:
             await _close(way)
 
     async def _open(self, way: _Way) -> None:
-        if way.link.reach != "refuses":
+        if way.server is None and way.link.reach != "refuses":
             accept = functools.partial(self._accept, way)
             port = way.link.listen_port
             way.server = await asyncio.start_server(accept, LOOPBACK, port, limit=_CHUNK_BYTES)
@@ -203,21 +264,35 @@ class WanProxy:
     async def _accept(
         self, way: _Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        if way.link.reach == "refuses":  # it came just before the port was closed
-            writer.transport.abort()
+        if not way.link.takes:
+            _reset(writer)
             return
         connection = asyncio.ensure_future(_join(way, reader, writer))
         way.connections.add(connection)
         connection.add_done_callback(way.connections.discard)
         # Waited for, not awaited: streams report a cancelled callback as an error (3.11).
         await asyncio.wait([connection])
-        writer.close()  # one that was cut off before its task began, too
+        if not writer.is_closing():
+            _reset(writer)  # it was cut off before its task began
+
+
+async def stop_listening(server: asyncio.Server) -> None:
+    """Close its ports; every connection that it has accepted has its transport by then.
+
+    One that is closed between the two drops the connection with its socket open (asyncio of 3.11:
+    an assertion in Server._attach), and whoever is at the other end waits for ever.
+    """
+    loop = asyncio.get_running_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())
+    await asyncio.sleep(0)
+    server.close()
 
 
 async def _close(way: _Way) -> None:
     if way.server is not None:
-        way.server.close()
-        way.server = None
+        server, way.server = way.server, None
+        await stop_listening(server)
     await way.cut()
 
 
@@ -227,23 +302,35 @@ def _target(link: Link) -> tuple[str, int]:
 
 async def _join(way: _Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     far_writer: asyncio.StreamWriter | None = None
+    since = way.forgotten
+    is_over = False
     try:
         # The handshake over the real distance: the caller's own connect took no time.
-        await asyncio.sleep(2 * way.delay_s)
-        await way.arrives()
+        await asyncio.sleep(way.delay_s())
+        await way.arrives("there", since)
+        await asyncio.sleep(way.delay_s())
+        await way.passes("back", since)
         target_host, target_port = _target(way.link)
         far_reader, far_writer = await asyncio.open_connection(target_host, target_port)
         async with asyncio.TaskGroup() as group:
-            group.create_task(_Line(way).carry(reader, far_writer))
-            group.create_task(_Line(way).carry(far_reader, writer))
+            group.create_task(_Line(way, "there", since).carry(reader, far_writer))
+            group.create_task(_Line(way, "back", since).carry(far_reader, writer))
+        is_over = True
     except* OSError:
-        # Either end broke: the other one sees a cut connection, as it would over a network.
-        writer.transport.abort()
-        if far_writer is not None:
-            far_writer.transport.abort()
+        pass  # either end broke: the other one is told, as it would be over a network
     finally:
-        if far_writer is not None:
-            far_writer.close()
+        for each in (writer, far_writer):
+            if each is not None and is_over:
+                each.close()
+            elif each is not None:
+                _reset(each)
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):  # it has been closed
+        socket = writer.get_extra_info("socket")
+        socket.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))  # no FIN, a RST
+    writer.transport.abort()
 
 
 async def serve(spec: Path) -> None:

@@ -88,11 +88,14 @@ class Link:
                 raise StoreUnavailable(self.region, "no answer in time", sent=False) from None
         asked = self._send(commands)
         # A timer of our own: asyncio.timeout would cost as much as the rest of this call.
-        timer = loop.call_at(over_s, self._give_up, asked, time.monotonic())
+        timer = loop.call_at(over_s, self._give_up, asked, self._connection, time.monotonic())
         try:
             return await asked.answer
         finally:
-            timer.cancel()
+            # Of a caller that was cancelled it goes on: if all are less patient than a call may
+            # last, nobody else finds out that the connection is half-open.
+            if not asked.answer.cancelled():
+                timer.cancel()
 
     @property
     def is_ready(self) -> bool:
@@ -232,15 +235,11 @@ class Link:
         self._farewells.add(farewell)
         farewell.add_done_callback(self._farewells.discard)
 
-    def _give_up(self, asked: _Asked, sent_s: float) -> None:
+    def _give_up(self, asked: _Asked, connection: AbstractConnection | None, sent_s: float) -> None:
         """Its time is over. Replies that come yet are still counted."""
         asked.fail(StoreUnavailable(self.region, "no answer in time", sent=True))
-        self._suspect(sent_s)
-
-    def _suspect(self, since_s: float) -> None:
-        """Drop the connection if nothing was heard on it since: it may be half-open."""
-        if self._connection is not None and self._heard_s < since_s:
-            self._lose(self._connection, "no answer in time")
+        if connection is not None and self._heard_s < sent_s:
+            self._lose(connection, "no answer in time")  # it may be half-open
 
 
 async def read_reply(connection: AbstractConnection) -> Any:
