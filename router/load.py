@@ -20,67 +20,22 @@ Pure: times are ms of the router's monotonic clock.
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tradewind.limits import SECOND_MS, WORKER_GONE_MS
+from router.mix import Mix
+from tradewind.crew import LATELY_MS, Crew, muster
+from tradewind.limits import SECOND_MS
 from tradewind.policy.defaults import SERVICE_S
 from tradewind.task import LiveWorker
 
-OWN_MS: Final = 10 * SECOND_MS  # over which own tasks are averaged; as workers' completions
+OWN_MS: Final = LATELY_MS  # over which own tasks are averaged; as workers' completions
 NOTHING_KNOWN: Final = 400.0  # variance, in tasks squared, before any report: some tens of tasks
 _MOST_UNSURE: Final = 1e6  # the same, however long nothing is heard
 BEAT_VARIANCE: Final = 4.0  # of heartbeats: they are written one after another
 FEW: Final = 4.0  # tasks; of a region that seems idle an answer says little; by the simulator
 LEAST_FLOW: Final = 1.0  # tasks/s; so that what is known of an idle region ages, too
+_MOST_TASKS: Final = 1e9  # an estimate beyond it is none: no Redis holds so many; own choice
 _KEPT: Final = 4_096  # answered calls, until heartbeats are newer; one call carries many tasks
-
-
-@dataclass(frozen=True, slots=True)
-class Crew:
-    """The live workers of a region, added up."""
-
-    workers: tuple[LiveWorker, ...] = ()
-    slots: int = 0
-    free_slots: int = 0
-    rate: float = 0.0
-    service_s: float = 0.0
-    served: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    ready: int = 0  # tasks left behind by the last look at each partition
-    age_ms: float = 0.0  # of its heartbeats on average, by slots
-    looked_ms: float = 0.0  # how long before the last of these looks the average one was
-
-    @property
-    def capacity(self) -> float:
-        """Tasks a second that it could complete."""
-        return max(self.rate, self.slots / (self.service_s or SERVICE_S))
-
-
-def muster(workers: Sequence[LiveWorker]) -> Crew:
-    """Add up the workers that gave a sign of life in the last WORKER_GONE_MS."""
-    live = tuple(w for w in workers if w.age_ms < WORKER_GONE_MS)
-    beats = [w.heartbeat for w in live]
-    timed = [(beat.service_s, beat.slots) for beat in beats if beat.service_s > 0]
-    served: dict[str, frozenset[str]] = {}
-    newest: dict[int, tuple[int, int]] = {}  # partition -> (server time, ready)
-    for beat in beats:
-        for queue in beat.queues:
-            served[queue] = served.get(queue, frozenset()) | frozenset(beat.handlers)
-        for partition, (ready, stamp) in beat.depths.items():
-            newest[partition] = max(newest.get(partition, (0, 0)), (stamp, ready))
-    slots = sum(beat.slots for beat in beats)
-    stamps = [stamp for stamp, _ in newest.values()] or [0]
-    return Crew(
-        workers=live,
-        slots=slots,
-        free_slots=sum(max(0, beat.slots - beat.busy) for beat in beats),
-        rate=sum(beat.rate for beat in beats),
-        service_s=sum(s * n for s, n in timed) / max(1, sum(n for _, n in timed)),
-        served=served,
-        ready=sum(ready for _, ready in newest.values()),
-        age_ms=sum(w.age_ms * w.heartbeat.slots for w in live) / max(1, slots),
-        looked_ms=max(stamps) - sum(stamps) / len(stamps),
-    )
 
 
 class Reckoned(NamedTuple):
@@ -89,25 +44,40 @@ class Reckoned(NamedTuple):
     depth: float  # ready tasks
     free_slots: float
     age_ms: float  # as uncertain as a full report of that age
+    rate: float  # completions a second, were all tasks like those that are there; 0 until known
+    service_s: float  # how long one of these takes; 0 until known
 
 
 class Load:
     """The estimate of one region by one router."""
 
-    def __init__(self, partitions: int, now_ms: float) -> None:
-        """`now_ms` is when this router began to look."""
+    def __init__(
+        self, partitions: int, now_ms: float, seconds: Mapping[str, float] | None = None
+    ) -> None:
+        """`now_ms` is when this router began to look; `seconds`: see Mix."""
         self.crew = Crew()
+        self._mix, self._under_way = Mix(now_ms, {} if seconds is None else seconds), 0
         self._partitions = partitions
         self._excess, self._variance, self._at_ms = 0.0, NOTHING_KNOWN, now_ms
         self._idle_beside = 0.0  # free slots beside ready tasks: they are for other queues
         self._began_ms, self._beat_ms = now_ms, -math.inf  # the time that heartbeats tell of
         self._own, self._own_at_ms = 0.0, now_ms
         self._answered_ms = now_ms  # when an answer told of the queue
-        self._capacity = 0.0
         self._drain = 0.0  # tasks/s that end there and are not made up for by what others send
         # Arrivals and ends a second that nobody tells of: the variance of that is their number.
         self._flow = LEAST_FLOW
         self._arrived: deque[tuple[float, int]] = deque(maxlen=_KEPT)
+
+    def sent(self, now_ms: float, names: Mapping[str, int]) -> None:
+        """Tasks are on their way, so many of each name; if less than 0: they are not any more."""
+        if self._mix.is_due(now_ms):
+            self._mix.reckon(now_ms, self._waiting())
+        self._mix.sent(names)
+        self._under_way += sum(names.values())
+
+    def takes_s(self, name: str) -> float:
+        """How long a task of that name takes there, as far as anybody knows."""
+        return self._mix.takes_s(name)
 
     def answered(self, now_ms: float, rtt_ms: float, tasks: int, ready: Mapping[int, int]) -> None:
         """`tasks` were stored half a round trip ago, beside `ready` others by partition."""
@@ -121,14 +91,21 @@ class Load:
                 variance = self._partitions * max(waiting, FEW) / len(ready)
                 self._weigh(seen - waiting, variance)
         self._excess += tasks
+        self._begin_anew_if_lost()
+        self._under_way = max(0, self._under_way - tasks)
         self._own, self._own_at_ms = self._own_by(now_ms) + tasks, now_ms
         self._turn(self._own, now_ms)
         self._arrived.append((at_ms, tasks))
 
     def mustered(self, now_ms: float, rtt_ms: float, workers: Sequence[LiveWorker]) -> None:
         """Take the heartbeats as they were read half a round trip ago."""
+        self._take(now_ms, rtt_ms, workers)
+        self._begin_anew_if_lost()
+
+    def _take(self, now_ms: float, rtt_ms: float, workers: Sequence[LiveWorker]) -> None:
         crew = self.crew = muster(workers)
-        self._capacity = crew.capacity
+        told_ms = rtt_ms / 2 + crew.age_ms
+        self._mix.mustered(now_ms, crew, self._waiting(), age_ms=told_ms)
         self._advance(now_ms - rtt_ms / 2)
         self._turn(self._own_by(now_ms), now_ms)
         at_ms = now_ms - rtt_ms / 2 - crew.age_ms
@@ -159,9 +136,33 @@ class Load:
         age_ms = now_ms - max(self._beat_ms, self._began_ms)
         age_ms = min(age_ms, unsure_ms)
         beside = self._idle_beside
+        rate, service_s = self._pace()
         if excess > 0:
-            return Reckoned(excess + beside, beside, age_ms)
-        return Reckoned(beside, beside - excess, age_ms)
+            return Reckoned(excess + beside, beside, age_ms, rate, service_s)
+        return Reckoned(beside, beside - excess, age_ms, rate, service_s)
+
+    def _begin_anew_if_lost(self) -> None:
+        """Know nothing, rather than reckon on with what is no number or cannot be."""
+        if abs(self._excess) + self._idle_beside <= _MOST_TASKS and self._variance < math.inf:
+            return
+        self._excess, self._variance, self._idle_beside = 0.0, NOTHING_KNOWN, 0.0
+        self._beat_ms = -math.inf  # the next heartbeats are the first
+
+    def _pace(self) -> tuple[float, float]:
+        """Completions a second and seconds of an attempt, of tasks like those that are there."""
+        crew, service_s = self.crew, self._mix.service_s
+        if service_s > 0 < crew.service_s:
+            return crew.rate * crew.service_s / service_s, service_s
+        return crew.rate, service_s
+
+    def _capacity(self) -> float:
+        """Such tasks a second that it could complete."""
+        rate, service_s = self._pace()
+        return max(rate, self.crew.slots / (service_s or SERVICE_S))
+
+    def _waiting(self) -> float:
+        """Tasks that have not begun, those on their way included."""
+        return max(0.0, self._excess + self._under_way)
 
     def _advance(self, at_ms: float) -> None:
         """Bring the estimate up to `at_ms`; never back."""
@@ -184,7 +185,7 @@ class Load:
         since the workers' looks is taken to be what they completed; an answer newer than these
         looks knows better.
         """
-        rate = self.crew.rate
+        rate, _ = self._pace()
         unseen = rate * self.crew.looked_ms / SECOND_MS
         surprise = told + unseen - self._excess
         unheard = rate * (now_ms - self._answered_ms) / SECOND_MS - unseen
@@ -203,6 +204,6 @@ class Load:
         mine = own / (OWN_MS / SECOND_MS)
         if watched_ms < 5 * OWN_MS:  # not yet an average over OWN_MS
             mine /= 1 - math.exp(-watched_ms / OWN_MS)
-        rate = self.crew.rate
-        self._drain = min(mine, self._capacity)
+        rate, _ = self._pace()
+        self._drain = min(mine, self._capacity())
         self._flow = max(LEAST_FLOW, rate + max(0.0, rate - mine))

@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from router.breaker import Breaker, Standing
-from router.load import Crew, Load
+from router.load import Load
 from router.slowness import Slowness
+from tradewind.control import RegionState
+from tradewind.crew import Crew
 from tradewind.fleet import Fleet
 from tradewind.limits import MINUTE_MS, SECOND_MS
 from tradewind.task import LiveWorker
 from tradewind.view import RegionView
 
-DECAY_MS: Final = 10 * SECOND_MS  # of RTT and success rate (Linkerd and Envoy, routing.md 2.1)
-UNKNOWN_RTT_MS: Final = 100.0  # before the first measurement (routing.md 2.1)
-HOME_RTT_MS: Final = 1.0  # the same, for the router's own region
+DECAY_MS: Final = 10 * SECOND_MS  # of RTT and success rate (peak EWMA of Linkerd and Envoy)
 FULL_FOR_MS: Final = 5 * SECOND_MS  # after a refusal for memory
 PRIOR_CALLS: Final = 10.0  # good ones, before any: one bad call makes no rate; own choice
 MAX_SERVED: Final = 4_096  # pairs of queue and handler; above it the longest unseen are forgotten
@@ -60,6 +60,8 @@ class SuccessRate:
 
     def at(self, now_ms: float) -> float:
         """Return the rate, 0 to 1; it drifts back to 1 while nothing is called."""
+        if not self._bad:
+            return 1.0
         self._decay(now_ms)
         return (self._good + PRIOR_CALLS) / (self._good + self._bad + PRIOR_CALLS)
 
@@ -120,26 +122,35 @@ class Signs:
         prior_rtt_ms: float,
         now_ms: float,
         draw: Callable[[], float],
+        seconds: Mapping[str, float] | None = None,
     ) -> None:
         """`now_ms` is when this router began to look; `draw` the chance in how long it stays out.
 
-        `draw` returns numbers in [0, 1).
+        `draw` returns numbers in [0, 1). `seconds`: see Mix.
         """
         self.name = name
         self.rtt = PeakRtt(prior_rtt_ms)
         self.breaker = Breaker(fleet.health, draw)
         self._fleet = fleet
         self._ok = SuccessRate()
-        self._load = Load(fleet.partitions, now_ms)
+        self._load = Load(fleet.partitions, now_ms, seconds)
         self._in_flight = 0
         self._served, self._served_at_ms = Served(), now_ms
         self._most, self._live_share, self._has_few = Most(), 1.0, False
         self._slowness, self._full_until_ms = Slowness(), -math.inf
+        #: Ready tasks of paused queues.
+        self.held_back = 0
+        #: What operators let it do.
+        self.state: RegionState = "ACTIVE"
 
     @property
     def crew(self) -> Crew:
         """The live workers, as last read."""
         return self._load.crew
+
+    def takes_s(self, name: str) -> float:
+        """How long a task of that name takes there, as far as anybody knows."""
+        return self._load.takes_s(name)
 
     def follow(self, fleet: Fleet) -> None:
         """Judge by other thresholds from now on; what was seen stays."""
@@ -169,22 +180,35 @@ class Signs:
         if crew.workers:
             self._served_at_ms = now_ms
 
-    def sent(self, tasks: int) -> None:
-        """Count tasks as on their way."""
-        self._in_flight += tasks
+    def sent(self, now_ms: float, names: Mapping[str, int]) -> None:
+        """Count tasks as on their way, so many of each name."""
+        self._in_flight += sum(names.values())
+        self._load.sent(now_ms, names)
+
+    def dropped(self, now_ms: float, names: Mapping[str, int]) -> None:
+        """Count them as never sent."""
+        self._in_flight -= sum(names.values())
+        self._load.sent(now_ms, {name: -tasks for name, tasks in names.items()})
 
     def answered(
-        self, now_ms: float, tasks: int, ready: Mapping[int, int], took_ms: float | None = None
+        self,
+        now_ms: float,
+        names: Mapping[str, int],
+        ready: Mapping[int, int],
+        took_ms: float | None = None,
     ) -> None:
         """Count them as arrived beside `ready` ones by partition; without a report, as lost.
 
         `took_ms`: how long the call took that carried them.
         """
-        self._in_flight -= tasks
         if took_ms is not None:
             self._slowness.add(now_ms, took_ms)
         if ready:
+            tasks = sum(names.values())
+            self._in_flight -= tasks
             self._load.answered(now_ms, self.rtt.ms, tasks, ready)
+        else:
+            self.dropped(now_ms, names)
 
     def filled(self, now_ms: float) -> None:
         """Take a refusal for memory."""
@@ -214,12 +238,14 @@ class Signs:
             rtt_ms=self.rtt.ms if rtt_ms is None else rtt_ms,
             ok=self._ok.at(now_ms),
             health=standing.health,
+            state=self.state,
             depth=round(load.depth),
+            held_back=self.held_back,
             in_flight=self._in_flight,
             slots=crew.slots,
             free_slots=round(load.free_slots),
-            rate=crew.rate,
-            service_s=crew.service_s,
+            rate=load.rate,
+            service_s=load.service_s,
             age_s=load.age_ms / SECOND_MS,
             full=now_ms < self._full_until_ms,
             served=self._served.now,

@@ -4,17 +4,22 @@ import math
 import os
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from tradewind.clock import Clock
+from tradewind.crew import LATELY_MS
 from tradewind.fleet import Fleet
 from tradewind.handlers import App
+from tradewind.limits import SECOND_MS
 from tradewind.task import Heartbeat
+from worker.gate import Gate
+from worker.timings import Timings
 
-_RATE_WINDOW_MS: Final = 10_000  # EWMA of completions, as task.Heartbeat says
-_SERVICE_WEIGHT: Final = 0.1  # of the newest attempt in the mean: about the last ten count
+# Times longer than what completed lately, from which what runs now is of another kind: the rate is
+# no measure of it then. The mean of ten is twice the true one by chance one time in 2,000.
+_OTHER_KIND: Final = 2.0
 
 
 @dataclass(slots=True)
@@ -34,6 +39,7 @@ class Pool:
     version: str
     started_ms: int
     chosen_queues: bool = True
+    gate: Gate = field(default_factory=Gate)
 
     def follow(self, fleet: Fleet) -> None:
         """Go on with another fleet."""
@@ -47,9 +53,18 @@ class Pool:
         return tuple(sorted(self.app.handlers))
 
     @property
+    def open_queues(self) -> tuple[str, ...]:
+        """Its queues of which tasks may start."""
+        gate = self.gate
+        if gate.is_shut:
+            return ()
+        paused = gate.paused
+        return tuple(q for q in self.queues if q not in paused) if paused else self.queues
+
+    @property
     def lease_ms(self) -> Mapping[str, int]:
-        """Lease by queue."""
-        return {queue: self.fleet.queue(queue).lease_ms for queue in self.queues}
+        """Lease by queue, of those of which tasks may start."""
+        return {queue: self.fleet.queue(queue).lease_ms for queue in self.open_queues}
 
     @property
     def starvation_ms(self) -> Mapping[str, int]:
@@ -78,28 +93,27 @@ class Pace:
     pool: Pool
     clock: Clock
     busy: int = 0
-    service_s: float = 0.0
     depths: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
-    _weight: float = 0.0
-    _at_ms: float = 0.0
+    #: Names of the attempts that are in their handlers, in slots, and when they began, in monotonic
+    #: ms. Is called in the guard's thread.
+    running: Callable[[], Sequence[tuple[str, float]]] = tuple[tuple[str, float]]
+    _timings: Timings = field(default_factory=Timings)
+    # Attempts that ended lately, their seconds in handlers, and as of when that is.
+    _ended: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
-    def ended(self, took_s: Sequence[float]) -> None:
-        """Attempts ended just now, after so many seconds in their handlers."""
-        self._weight = self._decayed() + len(took_s)
-        self._at_ms = self.clock.monotonic_ms()
-        mean_s = self.service_s
-        for one_s in took_s:
-            mean_s += _SERVICE_WEIGHT * (one_s - mean_s) if mean_s else one_s
-        self.service_s = mean_s
-
-    @property
-    def rate(self) -> float:
-        """Completions a second, lately."""
-        return self._decayed() * 1000 / _RATE_WINDOW_MS
+    def ended(self, ended: Sequence[tuple[str, float]]) -> None:
+        """Attempts ended just now: of each its name and its seconds in the handler."""
+        now_ms = self.clock.monotonic_ms()
+        count, took_s, at_ms = self._ended
+        kept = math.exp((at_ms - now_ms) / LATELY_MS)
+        took_s = took_s * kept + sum([one_s for _, one_s in ended])
+        self._ended = (count * kept + len(ended), took_s, now_ms)
+        self._timings.ended(now_ms, ended)
 
     def beat(self) -> Heartbeat:
         """The heartbeat as of now."""
-        pool = self.pool
+        pool, now_ms = self.pool, self.clock.monotonic_ms()
+        service_s, timings = self._timings.told(now_ms, self.running())
         return Heartbeat(
             worker_id=pool.worker_id,
             region=pool.region,
@@ -107,13 +121,17 @@ class Pace:
             handlers=pool.handlers,
             slots=pool.concurrency,
             busy=self.busy,
-            rate=self.rate,
-            service_s=self.service_s,
+            rate=self._rate(now_ms, service_s),
+            service_s=service_s,
             started_ms=pool.started_ms,
             version=pool.version,
             depths=self.depths.copy(),
+            timings=timings,
         )
 
-    def _decayed(self) -> float:
-        passed_ms = self.clock.monotonic_ms() - self._at_ms
-        return self._weight * math.exp(-passed_ms / _RATE_WINDOW_MS)
+    def _rate(self, now_ms: float, service_s: float) -> float:
+        """Completions a second, lately; fewer if tasks take far longer now."""
+        count, took_s, at_ms = self._ended
+        rate = count * math.exp((at_ms - now_ms) / LATELY_MS) * SECOND_MS / LATELY_MS
+        work_s = count * service_s / _OTHER_KIND
+        return rate * took_s / work_s if work_s > took_s else rate

@@ -73,6 +73,7 @@ class Runner:
         self._stuck: set[Slot] = set()  # of them
         self.suspects = Suspects(pool.fleet, self._clock, on_change=hears.change, on_due=hears.due)
         self._running: set[Slot] = set()  # attempts that are not over, or not settled yet
+        pace.running = self._in_handlers
         self._just_over: list[_Over] = []
         self._aside: set[asyncio.Task[None]] = set()
         self._ended = asyncio.Event()  # one of the attempts has, or got stuck
@@ -151,8 +152,8 @@ class Runner:
         """The attempt, in a child or here."""
         if slot.claim.task_id in self._called_off:
             slot.halt.call_off()
-        self._running.add(slot)
         slot.terms, slot.began_ms = job.terms, self._clock.monotonic_ms()
+        self._running.add(slot)
         if slot.claim.suspect or job.handler.isolate:
             self._spawn(self._apart(slot, job))
             return
@@ -168,7 +169,8 @@ class Runner:
         try:
             if slot.claim.suspect:
                 await self.suspects.quiet()
-            ran = await apart.attempt(job, self._children, slot.halt)
+            lets, queue = self._pool.gate.lets, slot.claim.queue
+            ran = await apart.attempt(job, self._children, slot.halt, lambda: lets(queue))
         except BaseException as error:
             if is_being_cancelled():
                 raise
@@ -212,6 +214,15 @@ class Runner:
             else:
                 await self._settler.idle()
 
+    def _in_handlers(self) -> list[tuple[str, float]]:
+        """See Pace.running. In another thread, so it reads a copy, which is made in one step."""
+        running = tuple(self._running)
+        return [
+            (slot.claim.name, began_ms)
+            for slot in running
+            if (began_ms := slot.began_ms) and not slot.claim.suspect
+        ]
+
     def _under_way(self, *, but_stuck: bool) -> list[Slot]:
         return [s for s in self._running if not but_stuck or s not in self._stuck]
 
@@ -232,6 +243,7 @@ class Runner:
         if not self._just_over:
             asyncio.get_running_loop().call_soon(self._conclude)
         took_s = (self._clock.monotonic_ms() - slot.began_ms) / 1000
+        slot.began_ms = 0.0
         self._just_over.append((slot, ran, took_s))
 
     def _conclude(self) -> None:
@@ -245,7 +257,7 @@ class Runner:
         for slot, _, _ in over:
             self._guard.watch.forget(slot)
         # The pace is that of the slots.
-        self._pace.ended([took_s for slot, _, took_s in over if not slot.claim.suspect])
+        self._pace.ended([(s.claim.name, took_s) for s, _, took_s in over if not s.claim.suspect])
         metrics.TASK_SECONDS.observe_all([took_s for _, _, took_s in over])
 
     async def _report_first(self, over: Sequence[_Over]) -> None:

@@ -92,7 +92,7 @@ class Slot:
         self.signals = Signals(report)
         self.halt = Halt()
         self.terms: Terms | None = None  # once it is prepared
-        self.began_ms = 0.0
+        self.began_ms = 0.0  # when its handler did; 0 before that, and once it has ended
         self.lease_ms = 0
         self.due_ms = 0.0  # when to renew the lease
         self.trusted_until_ms = 0.0  # counted from before the request: a slow answer adds nothing

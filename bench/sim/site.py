@@ -27,7 +27,12 @@ class _Worker:
         self.slots = self.free = pool.concurrency
         self.life = 0
         self.is_alive = True
-        self.running: set[Task] = set()
+        #: When each began, in ms; 0: it has ended, but the store was away.
+        self.running: dict[Task, float] = {}
+        self.pace.running = self._in_handlers
+
+    def _in_handlers(self) -> list[tuple[str, float]]:
+        return [(HANDLER, began_ms) for began_ms in self.running.values() if began_ms]
 
 
 class Site:
@@ -129,7 +134,7 @@ class Site:
     def _run(self, task: Task, worker: _Worker) -> None:
         worker.free -= 1
         worker.pace.busy += 1
-        worker.running.add(task)
+        worker.running[task] = self._clock.monotonic_ms()
         if task.started_s < 0:
             task.started_s = self._engine.now_s
             self._on_start(task, self)
@@ -139,18 +144,19 @@ class Site:
         if worker.life != life:
             return
         if not self._serves:
+            worker.running[task] = 0.0
             self._held.append((task, worker, life))
             return
-        worker.running.discard(task)
+        del worker.running[task]
         worker.free += 1
         worker.pace.busy -= 1
-        worker.pace.ended((task.service_s,))
+        worker.pace.ended(((HANDLER, task.service_s),))
         self.completed += 1
         self._feed()
 
     def _kill(self, worker: _Worker) -> None:
         """What it ran waits again once the leases have ended."""
-        lost, worker.running = worker.running, set()
+        lost, worker.running = worker.running, {}
         worker.is_alive, worker.life, worker.free = False, worker.life + 1, 0
         worker.pace.busy = 0
         for task in sorted(lost, key=lambda each: each.started_s):

@@ -42,10 +42,10 @@ class Corrected(Lookout):
         self._depths = dict.fromkeys(fleet.regions, 0)
         self._free: dict[str, int] = {}
 
-    def sent(self, region: str, tasks: int) -> None:
+    def sent(self, region: str, names: Mapping[str, int]) -> None:
         """Remember when, until a heartbeat is newer."""
-        super().sent(region, tasks)
-        self._sent_ms[region].extend([self._clock.monotonic_ms()] * tasks)
+        super().sent(region, names)
+        self._sent_ms[region].extend([self._clock.monotonic_ms()] * sum(names.values()))
 
     def mustered(self, region: str, workers: Sequence[LiveWorker]) -> None:
         """Forget what the heartbeats include: what arrived before the oldest of them."""

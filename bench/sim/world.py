@@ -1,16 +1,17 @@
 """Callers, routers, regions and what happens between them.
 
-A submit goes the way of design section 4: another region only after a definite refusal; where the
+A submit goes the way of router.submit: another region only after a definite refusal; where the
 outcome is in doubt the same region again until the attempt's deadline; then the caller repeats.
 """
 
 import random
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from bench.sim.engine import Engine, SimulatedClock
 from bench.sim.matrices import HOME_MS
-from bench.sim.model import Origin, Settings, Task
+from bench.sim.model import HANDLER, Origin, Settings, Task
 from bench.sim.node import Lookout, Node
 from bench.sim.outages import Change, Script
 from bench.sim.policies import Policy
@@ -24,7 +25,8 @@ from tradewind.policy.filters import OUTSIDE_FENCE
 from tradewind.statuses import retry_after_ms
 from tradewind.task import LiveWorker
 
-SETTLE_S = 2.0  # within it routers have heard of a drain (design section 5)
+SETTLE_S = 2.0  # within it routers have heard of a drain
+_ONE = {HANDLER: 1}  # task that a call carries
 _UNDER_WAY_S = 0.5  # a task that was sent just before may still arrive
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.05, 1.0  # between repeats at one region, as router.storing
 
@@ -88,15 +90,13 @@ class World:
         self, arrivals: Iterator[tuple[float, float]], until_s: float, service_s: float
     ) -> None:
         draw = self.chance.random() * self._reach[-1]
-        origin = next(
-            o for o, upper in zip(self._origins, self._reach, strict=True) if draw < upper
-        )
-        self.submit(origin, service_s)
+        self.submit(self._origins[bisect_right(self._reach, draw)], service_s)
         self.feed(arrivals, until_s)
 
     def submit(self, origin: Origin, service_s: float) -> None:
         """A caller submits a task now."""
         now_s = self.engine.now_s
+        self.tally.simulated += 1
         partition = self.chance.randrange(self.settings.partitions)
         task = Task(origin, now_s, service_s, partition, now_s + self._patience_s)
         task.had_place = any(self.sites[name].condition.takes_work for name in origin.permitted)
@@ -140,7 +140,7 @@ class World:
         self._send(node, task, self.sites[decision.region], limit_s, _FIRST_PAUSE_S)
 
     def _send(self, node: Node, task: Task, site: Site, limit_s: float, wait_s: float) -> None:
-        node.census.sent(site.name, 1)
+        node.census.sent(site.name, _ONE)
         site.coming += 1
         there_s, back_s = self._ways(node.region, site)
         self.engine.after(there_s, self._reach_site, node, task, site, limit_s, wait_s, back_s)
@@ -174,12 +174,12 @@ class World:
                 self.engine.after(back_s, node.census.told, site.name, *load)
 
     def _stored(self, node: Node, task: Task, site: Site, ready: int, took_s: float) -> None:
-        node.census.answered(site.name, 1, {task.partition: ready}, None, 1000 * took_s)
+        node.census.answered(site.name, _ONE, {task.partition: ready}, None, 1000 * took_s)
         self._succeed(task)
 
     def _refused(self, node: Node, task: Task, site: Site, limit_s: float, _wait_s: float) -> None:
         error = StoreUnavailable(site.name, "refused", sent=False)
-        node.census.answered(site.name, 1, {}, error)
+        node.census.answered(site.name, _ONE, {}, error)
         if site.name in task.refused or self.engine.now_s >= limit_s:
             self._later(task, retry_after_ms(error) / 1000)
             return
@@ -188,7 +188,7 @@ class World:
 
     def _in_doubt(self, node: Node, task: Task, site: Site, limit_s: float, wait_s: float) -> None:
         error = StoreUnavailable(site.name, "no answer", sent=True)
-        node.census.answered(site.name, 1, {}, error)
+        node.census.answered(site.name, _ONE, {}, error)
         again_s = self.engine.now_s + wait_s
         if again_s < limit_s:
             longer_s = min(_MAX_PAUSE_S, 2 * wait_s)
