@@ -303,7 +303,7 @@ class Carrier:
         """
         homes = {home, *job.homes(hit.region)} if not job.home_was_silent else {home}
         try:
-            record = await self._lookup.find(hit.task_id)
+            record = await self._lookup.find(hit.task_id, deadline=job.deadline)
         except UnknownTask:
             if hit.region not in self._intakes:  # known to routers with another file
                 raise RegionSilent([hit.region]) from None

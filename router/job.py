@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from tradewind import codec
 from tradewind.admission.identity import Identity
-from tradewind.errors import StoreError
+from tradewind.errors import StoreError, TradewindError
 from tradewind.fleet import Fleet
 from tradewind.ids import birth_partition, partition_of
 from tradewind.policy.rules import Resolved
@@ -98,8 +98,18 @@ class Job:
         return asked and self.identity.deduplicated and bool(self.identity.home)
 
     def starts_over(self) -> None:
-        """Forget where the entry was: it was removed."""
-        self.kept_at = ""
+        """Forget where the entry was: it was removed. Whoever made it came before."""
+        self.kept_at, self.is_repeat = "", True
+
+    def left_nothing(self, error: TradewindError, *, elsewhere: bool = False) -> TradewindError:
+        """Say so in `error`, which must be of this job alone, if it was a first attempt.
+
+        A repeat knows only its own attempt. Of a business key it is not said: it has the same homes
+        under another request_id. `elsewhere`: see TradewindError.
+        """
+        if not self.is_repeat and self.identity.may_spare:
+            error.nothing_kept, error.elsewhere = True, elsewhere
+        return error
 
     def falls_back(self) -> bool:
         """Take the spare home from now on, since home has certainly nothing of this attempt.

@@ -89,6 +89,10 @@ class Ledgers:
         """`ledgers` by region name."""
         self._ledgers, self._census = ledgers, census
 
+    def answers(self, region: str) -> bool:
+        """Whether an entry could be kept there, as far as is known."""
+        return self._census.answers(region)
+
     async def reserve(self, wanted: Reservation, deadline: Deadline) -> Met | None:
         """Make, or move on, a reservation at each of its homes; what was met says who has it.
 

@@ -1,4 +1,4 @@
-"""The way of submits: check, identify, choose, store, answer (design section 4).
+"""The way of submits: check, identify, choose, store, answer (docs/architecture.md).
 
 What came in one message goes that way together: a plain loop takes each task as far as its region's
 flush, all for one region wait for one answer, and only those with which something is out of the
@@ -37,7 +37,7 @@ from tradewind.errors import (
 from tradewind.fleet import Fleet
 from tradewind.limits import MAX_BATCH_BYTES, MAX_FLUSH
 from tradewind.policy.rules import resolve
-from tradewind.task import EnqueueOutcome, NewTask, Stored
+from tradewind.task import Draft, EnqueueOutcome, NewTask, Stored
 from tradewind.v1.task_pb2 import TaskSpec
 from tradewind.view import Decision
 
@@ -50,8 +50,9 @@ Answer = Receipt | Exception
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What ExplainRoute tells: the decision, and the partition the task would take."""
+    """What ExplainRoute tells: the decision on a task, and the partition that it would take."""
 
+    draft: Draft
     decision: Decision
     partition: int
 
@@ -111,7 +112,7 @@ class Submitter:
         """Store tasks, or find those that earlier submits stored: of each its receipt or its error.
 
         `is_repeat` is False only if certainly no earlier attempt with their request_ids was made.
-        Errors are those of contract section 3, and OutcomeUnknown if the task may be stored; any
+        Errors are those of tradewind.statuses, and OutcomeUnknown if the task may be stored; any
         other is a bug. Uses `specs` up.
         """
         answers: dict[int, Answer] = {}
@@ -238,12 +239,12 @@ class Submitter:
         try:
             resolved = resolve(draft, self._fleet)
         except NoRegionPermitted:
-            return Plan(self._routes.decide(draft, None, ""), 0)
+            return Plan(draft, self._routes.decide(draft, None, ""), 0)
         identity = identify(draft, body, resolved.fence, self._fleet)
         decision = self._routes.decide(draft, resolved, identity.home)
         if identity.mark is not None and not identity.home:
             decision = replace(decision, ledger_home=decision.region)
-        return Plan(decision, partition(draft, identity, self._fleet.partitions, 0))
+        return Plan(draft, decision, partition(draft, identity, self._fleet.partitions, 0))
 
     async def drain(self) -> None:
         """Return once every submit that holds a reservation has ended."""
@@ -271,8 +272,14 @@ class Submitter:
         return ids.mint(born_ms, ids.region_code(region), place, self._entropy.getrandbits(48))
 
     def _begin(self, job: Job) -> _Begun:
-        """Choose a region, and make the task if that is all there is to do. Raises refusals."""
-        region = self._carrier.choose(job)
+        """Choose a region, and make the task if that is all there is to do. Raises refusals.
+
+        What came before, if anything, has been refused for certain.
+        """
+        try:
+            region = self._carrier.choose(job)
+        except TradewindError as refusal:
+            raise job.left_nothing(refusal) from None
         task_id = self._mint(job, region)
         mark = job.identity.mark and job.mark_here(task_id, region)
         is_entry_elsewhere = job.identity.mark is not None and mark is None
@@ -301,8 +308,11 @@ class Submitter:
                 if refused.region == job.identity.home:  # its entry was to be stored with it
                     job.falls_back()
             except NotKept as kept:
-                if not kept.certain or not (job.falls_back() or _leave(job, kept)):
+                if not kept.certain:
                     raise _doubtful(job, kept) from None
+                if not (job.falls_back() or _leave(job, kept)):
+                    elsewhere = any(map(self._ledgers.answers, job.identity.never_asked))
+                    raise job.left_nothing(_doubtful(job, kept), elsewhere=elsewhere) from None
             finally:
                 begun = None
 

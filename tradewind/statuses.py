@@ -31,10 +31,13 @@ _Code = grpc.StatusCode
 #: Every error that a router may answer with.
 CODES: Final[dict[type[TradewindError], grpc.StatusCode]] = {
     errors.BatchTooLarge: _Code.RESOURCE_EXHAUSTED,
+    errors.ControlConflict: _Code.ABORTED,
+    errors.ControlUnavailable: _Code.UNAVAILABLE,
     errors.HomeUnreachable: _Code.UNAVAILABLE,
     errors.IdempotencyKeyReused: _Code.INVALID_ARGUMENT,
     errors.IdentityMismatch: _Code.FAILED_PRECONDITION,
     errors.InvalidTask: _Code.INVALID_ARGUMENT,
+    errors.LastRegion: _Code.FAILED_PRECONDITION,
     errors.NoRegionPermitted: _Code.FAILED_PRECONDITION,
     errors.NoRegionReachable: _Code.UNAVAILABLE,
     errors.NotServedYet: _Code.UNIMPLEMENTED,
@@ -42,6 +45,7 @@ CODES: Final[dict[type[TradewindError], grpc.StatusCode]] = {
     errors.PayloadTooLarge: _Code.RESOURCE_EXHAUSTED,
     errors.PolicyRefused: _Code.INVALID_ARGUMENT,
     errors.RegionSilent: _Code.UNAVAILABLE,
+    errors.RegionTakesWork: _Code.FAILED_PRECONDITION,
     errors.RegionsFull: _Code.RESOURCE_EXHAUSTED,
     errors.StoreContractBroken: _Code.INTERNAL,
     errors.StoreFull: _Code.RESOURCE_EXHAUSTED,
@@ -53,7 +57,7 @@ CODES: Final[dict[type[TradewindError], grpc.StatusCode]] = {
 
 _CODE_OF: Final[Mapping[type[BaseException], grpc.StatusCode]] = {**CODES}
 
-_DEFAULT_RETRY_MS: Final = 1_000  # the lower end of routing.md 2.8; clients add their own jitter
+_DEFAULT_RETRY_MS: Final = 1_000  # as policy.defaults.REJECT_RETRY_MIN_MS; clients add jitter
 _RETRY_MS: Final[dict[type[TradewindError], int]] = {
     errors.RegionsFull: 5_000,  # its upper end: backlogs take time to drain
     errors.StoreFull: 5_000,
@@ -76,18 +80,24 @@ def _names(text: str) -> tuple[str, ...]:
 #: Constructor arguments of each class that has any, and how to read them back from text.
 _FIELDS: Final[dict[type[TradewindError], Mapping[str, Callable[[str], Any]]]] = {
     errors.BatchTooLarge: {"size_bytes": int, "limit_bytes": int},
+    errors.ControlConflict: {},
+    errors.ControlUnavailable: {"missing": _names},
     errors.HomeUnreachable: {"region": str},
     errors.IdempotencyKeyReused: {"first_id": str},
     errors.IdentityMismatch: {"region": str, "field": str, "found": str, "expected": str},
+    errors.LastRegion: {"region": str, "fence": str},
     errors.OutcomeUnknown: {"task_id": str, "deadline_passed": _bool, "region": str},
     errors.PayloadTooLarge: {"size_bytes": int, "limit_bytes": int},
     errors.RegionSilent: {"regions": _names},
+    errors.RegionTakesWork: {"region": str},
     errors.StoreFull: {"region": str},
     errors.StoreMoving: {"region": str, "partition": int},
     errors.StoreUnavailable: {"region": str, "cause": str, "sent": _bool},
     errors.SubmitInFlight: {"first_id": str, "retry_after_ms": int},
     errors.UnknownTask: {"task_id": str},
 }
+#: What any error may say of a submit (docs/dedup.md): the attribute, and its metadata if it is so.
+_SAID: Final = {"nothing_kept": ("kept", "no"), "elsewhere": ("elsewhere", "true")}
 _BY_REASON: Final = {error.reason: error for error in CODES}
 
 
@@ -132,6 +142,14 @@ def from_status(status: status_pb2.Status) -> TradewindError:
     info = _find(status, error_details_pb2.ErrorInfo())
     if info is None or info.domain != DOMAIN or info.reason not in _BY_REASON:
         return TradewindError(status.message or "the router gave no reason")
+    error = _read(status, info)
+    for name, (key, value) in _SAID.items():
+        if info.metadata.get(key) == value:
+            setattr(error, name, True)
+    return error
+
+
+def _read(status: status_pb2.Status, info: error_details_pb2.ErrorInfo) -> TradewindError:
     kind = _BY_REASON[info.reason]
     if kind is InvalidTask:
         return InvalidTask(_violations(status))
@@ -155,6 +173,9 @@ def _details(error: TradewindError) -> list[Message]:
     info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN)
     for name in _FIELDS.get(type(error), ()):
         info.metadata[name] = _text(getattr(error, name))
+    for name, (key, value) in _SAID.items():
+        if getattr(error, name):
+            info.metadata[key] = value
     details: list[Message] = [info]
     if isinstance(error, InvalidTask):
         details.append(_bad_request(error.violations))

@@ -24,6 +24,16 @@ def identity_of(fleet: Fleet, **fields: Any) -> Identity:
     return identity.identify(draft, body, (), fleet)
 
 
+def spared(fleet: Fleet, home: str, spare: str) -> dict[str, Any]:
+    """Fields of a submit that has its ledger entry at `home`, else at `spare`."""
+    for number in range(100):
+        fields: dict[str, Any] = {"request_id": f"r{number}", "origin_region": home}
+        who = identity_of(fleet, **fields)
+        if (who.home, who.spare) == (home, spare):
+            return fields
+    raise AssertionError
+
+
 async def elsewhere(serving: Running) -> dict[str, Any]:
     """Fields of a submit that goes to eu-west while its ledger entry lives in us-east."""
     affinity = await serving.affinity_to("eu-west")

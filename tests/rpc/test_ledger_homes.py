@@ -8,10 +8,9 @@ import grpc
 import pytest
 
 from router.service import ATTEMPT_METADATA
+from tests.rpc.ledgers import spared
 from tests.rpc.running import Running, answered, running, spec
-from tradewind import Client, wire
-from tradewind.admission import admit
-from tradewind.admission.identity import identify
+from tradewind import Client
 from tradewind.errors import (
     HomeUnreachable,
     OutcomeUnknown,
@@ -37,14 +36,7 @@ A_WHILE = 99  # faults in a row: for as long as a test wants them
 @pytest.fixture
 def fields(fleet: Fleet) -> dict[str, Any]:
     """A submit with its entry in us-east, else in ap-south, and its task in eu-west."""
-    for number in range(100):
-        fields: dict[str, Any] = {"request_id": f"r{number}", "origin_region": HOME}
-        sent = spec(**fields)
-        draft = wire.draft(sent, delay_ms=0, timeout_ms=0)
-        identity = identify(draft, admit.check(sent, fleet, now_ms=0).body, (), fleet)
-        if (identity.home, identity.spare) == (HOME, SPARE):
-            return fields | {"pin_region": THIRD}
-    raise AssertionError
+    return spared(fleet, HOME, SPARE) | {"pin_region": THIRD}
 
 
 def lose(serving: Running, *regions: str, error: StoreError = GONE) -> None:

@@ -44,8 +44,13 @@ class Identity(NamedTuple):
         return self.mark is not None and others > 0
 
     @property
+    def never_asked(self) -> set[str]:
+        """Regions that keep no entry of this request_id, but may keep that of another one."""
+        return {*self.may_spare} - {self.home, self.spare}
+
+    @property
     def deduplicated(self) -> bool:
-        """Whether the fingerprint may serve as an effect key (design section 4, done mark)."""
+        """Whether the fingerprint may serve as an effect key (docs/dedup.md)."""
         return self.mark is not None and self.mark.business
 
     @property
@@ -102,6 +107,16 @@ def identify(draft: Draft, body: Body, fence: tuple[str, ...], fleet: Fleet) -> 
     permitted = fleet.inside(fence)
     home = _request_home(mark.key, draft.origin_region, permitted, fence, fleet)
     return Identity(b"", mark, home, may_spare=permitted)
+
+
+def dedup_by(draft: Draft, fleet: Fleet) -> str:
+    """Say what `identify` knows a repeat by: "key", "payload" or "request_id"; empty: nothing."""
+    by = fleet.queue(draft.queue).dedup.by
+    if by != "none" and draft.idempotency_key:
+        return "key"
+    if by == "payload":
+        return "payload"
+    return "request_id" if draft.request_id else ""
 
 
 def partition(draft: Draft, identity: Identity, partitions: int, entropy: int) -> int:

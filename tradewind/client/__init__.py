@@ -2,6 +2,8 @@
 
 from tradewind.client.admin import (
     Admin,
+    AuditEntry,
+    AuditPage,
     DeadFilter,
     DeadPage,
     QueueStatus,
@@ -24,6 +26,8 @@ from tradewind.client.views import (
 __all__ = [
     "Admin",
     "Args",
+    "AuditEntry",
+    "AuditPage",
     "Cancellation",
     "Client",
     "DeadFilter",

@@ -1,6 +1,7 @@
 """What operators ask a router: regions, queues, workers, dead tasks."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -9,15 +10,19 @@ from google.protobuf.message import Message
 
 from tradewind.client.calls import Refusal, Router
 from tradewind.client.enums import short_name
+from tradewind.client.moves import EvacuationStatus, MoveStatus, Retargeted, move_of
 from tradewind.client.times import Seconds, duration, moment, to_duration
 from tradewind.client.views import TaskView, task_of
 from tradewind.v1 import admin_pb2, task_pb2
 from tradewind.v1.admin_pb2_grpc import AdminServiceStub
+from tradewind.wire import OPERATOR_METADATA
 
 if TYPE_CHECKING:  # a name of the stubs only
     from tradewind.v1.admin_pb2_grpc import AdminServiceAsyncStub
 
 _DEADLINE_S = 10.0
+# All regions vote twice, and again where two changes meet; then workers are waited for.
+_ORDER_DEADLINE_S = 20.0
 
 Reply = TypeVar("Reply", bound=Message)
 
@@ -71,6 +76,29 @@ class WorkerStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """What somebody did, as a region keeps it."""
+
+    region: str
+    at: datetime | None  # by that region's clock
+    deed: str
+    who: str
+    on: str  # the region, queue or task that it was done to
+    why: str
+    counts: dict[str, int]  # tasks, by what they are counted by
+    details: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    """What was done, latest first."""
+
+    records: tuple[AuditEntry, ...]
+    next_page_token: str  # empty on the last page
+    silent_regions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DeadPage:
     """Dead tasks of all regions, oldest death first, without payloads."""
 
@@ -119,6 +147,17 @@ class Admin:
         reply = await self._ask(self._stub.ListWorkers, admin_pb2.ListWorkersRequest(region=region))
         return [_worker(each) for each in reply.workers], tuple(reply.silent_regions)
 
+    async def audit(
+        self, region: str = "", *, page_size: int = 100, page_token: str = ""
+    ) -> AuditPage:
+        """One page of what operators did, and of what was done by their orders, latest first."""
+        request = admin_pb2.ListAuditRequest(
+            region=region, page_size=page_size, page_token=page_token
+        )
+        reply = await self._ask(self._stub.ListAudit, request)
+        records = tuple(_audit_entry(each) for each in reply.records)
+        return AuditPage(records, reply.next_page_token, tuple(reply.silent_regions))
+
     async def dead_tasks(
         self,
         which: DeadFilter,
@@ -156,9 +195,79 @@ class Admin:
         reply = await self._ask(self._stub.PurgeDeadTasks, request)
         return reply.count, tuple(reply.silent_regions)
 
+    async def set_region_state(
+        self, region: str, state: str, *, reason: str = "", force: bool = False, by: str = ""
+    ) -> RegionStatus:
+        """Say what a region may do: ACTIVE, CORDONED or DRAINING; returns it as it is then.
+
+        `by`: who asks, for those who read it later. Raises InvalidTask, LastRegion unless `force`,
+        ControlConflict if other changes came first, ControlUnavailable if it is not held where it
+        has to be: it may come into force later.
+        """
+        request = admin_pb2.SetRegionStateRequest(
+            region=region,
+            state=f"REGION_STATE_{state}",
+            reason=reason,
+            force=force,
+        )
+        reply = await self._order(self._stub.SetRegionState, request, by)
+        return _region(reply.region)
+
+    async def evacuate(
+        self, region: str, *, rate_per_s: float = 0, dry_run: bool = False, by: str = ""
+    ) -> AsyncGenerator[EvacuationStatus, None]:
+        """Have what waits in a region moved out, and tell how far that is until it is done.
+
+        The order stands if nobody listens any more; ACTIVE ends it, and then the answers end, too.
+        `dry_run`: how many would move, once. Raises as above, and RegionTakesWork.
+        """
+        request = admin_pb2.EvacuateRegionRequest(
+            region=region, rate_per_second=rate_per_s, dry_run=dry_run
+        )
+        replies = self._router.stream(self._stub.EvacuateRegion, request, _by(by))
+        try:
+            async with aclosing(replies):
+                async for reply in replies:
+                    kept = {each.reason: each.count for each in reply.kept}
+                    yield EvacuationStatus(reply.moved, reply.remaining, kept, reply.done)
+        except Refusal as refusal:
+            raise refusal.error from None
+
+    async def moves(self, region: str = "") -> tuple[list[MoveStatus], tuple[str, ...]]:
+        """What is on its way, oldest first, and the names of silent regions."""
+        reply = await self._ask(self._stub.ListMoves, admin_pb2.ListMovesRequest(region=region))
+        return [move_of(each) for each in reply.moves], tuple(reply.silent_regions)
+
+    async def retarget(self, task_id: str, *, force: bool = False, by: str = "") -> Retargeted:
+        """End a task's move; see RetargetMove in proto/tradewind/v1/admin.proto.
+
+        Raises InvalidTask, UnknownTask and RegionSilent.
+        """
+        request = admin_pb2.RetargetMoveRequest(task_id=task_id, force=force)
+        reply = await self._order(self._stub.RetargetMove, request, by)
+        return Retargeted(task_of(reply.task), reply.ended, reply.may_run_twice)
+
+    async def pause(self, queue: str, *, by: str = "") -> int:
+        """Let nothing of a queue start, in any region; returns the epoch. Raises as above."""
+        request = admin_pb2.PauseQueueRequest(queue=queue)
+        return (await self._order(self._stub.PauseQueue, request, by)).epoch
+
+    async def resume(self, queue: str, *, by: str = "") -> int:
+        """Let a paused queue start again, in every region; returns the epoch. Raises as above."""
+        request = admin_pb2.ResumeQueueRequest(queue=queue)
+        return (await self._order(self._stub.ResumeQueue, request, by)).epoch
+
     @property
     def _stub(self) -> "AdminServiceAsyncStub":
         return AdminServiceStub(self._router.channel)
+
+    async def _order(
+        self, method: Callable[..., Awaitable[Reply]], request: Message, by: str
+    ) -> Reply:
+        try:
+            return await self._router.unary(method, request, _ORDER_DEADLINE_S, _by(by))
+        except Refusal as refusal:
+            raise refusal.error from None
 
     async def _ask(self, method: Callable[..., Awaitable[Reply]], request: Message) -> Reply:
         try:
@@ -179,6 +288,25 @@ def _filter(which: DeadFilter) -> admin_pb2.DeadTaskFilter:
     if which.older_than:
         sent.older_than.CopyFrom(to_duration("filter.older_than", which.older_than))
     return sent
+
+
+def _by(name: str) -> tuple[tuple[str, str], ...]:
+    """Who asks, as metadata, which is ASCII: what else a name holds is escaped."""
+    said = name.encode("ascii", "backslashreplace").decode()
+    return ((OPERATOR_METADATA, said),) if said.isprintable() and said else ()
+
+
+def _audit_entry(sent: admin_pb2.AuditRecord) -> AuditEntry:
+    return AuditEntry(
+        region=sent.region,
+        at=moment(sent.at) if sent.HasField("at") else None,
+        deed=sent.deed,
+        who=sent.who,
+        on=sent.on,
+        why=sent.why,
+        counts=dict(sent.counts),
+        details=dict(sent.details),
+    )
 
 
 def _region(region: admin_pb2.Region) -> RegionStatus:

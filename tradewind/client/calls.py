@@ -24,7 +24,7 @@ _CHANNEL_OPTIONS = (
     ("grpc.enable_retries", 0),  # repeats are ours: they must carry their attempt
 )
 
-#: Codes after which the same submit is repeated (contract section 5).
+#: Codes after which the same submit is repeated.
 REPEATABLE = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -57,6 +57,7 @@ class Refusal(Exception):
     ) -> None:
         """`error` is what the caller gets to see in the end."""
         self.code, self.error, self.retry_after_s = code, error, retry_after_s
+        self.is_redrawn = False  # the next attempt, under another request_id, is to be made now
         super().__init__(str(error))
 
     @property
@@ -141,9 +142,10 @@ class Router:
         self,
         method: Callable[..., AsyncIterable[Reply]],
         request: Message,
+        metadata: tuple[tuple[str, str], ...] = (),
     ) -> AsyncGenerator[Reply, None]:
         """Call a method that answers with a stream. Raises Refusal."""
-        call = method(request)
+        call = method(request, metadata=metadata)
         try:
             async for reply in call:
                 yield reply

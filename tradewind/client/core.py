@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from tradewind.client.admin import Admin
 from tradewind.client.calls import Refusal, Router, refusal_of
 from tradewind.client.origin import Origin
-from tradewind.client.repeats import ATTEMPT_S, pause_s, repeat, tell
+from tradewind.client.repeats import ATTEMPT_S, SILENCE_S, Attempts, pause_s, repeat, tell
 from tradewind.client.request_ids import RequestIds
 from tradewind.client.specs import Args, TaskOptions, TaskRequest, build_spec, expiry
 from tradewind.client.submits import Coalescer
@@ -148,7 +148,11 @@ class Client:
         return list(await asyncio.gather(*(one(request) for request in requests)))
 
     async def get(self, task_id: str, *, deadline: float | None = None) -> TaskView:
-        """Give the task with payload and result. Raises UnknownTask if every region said no."""
+        """Give the task with payload and result. Raises UnknownTask if every region said no.
+
+        Raises RegionSilent if one that may have it does not answer: after 3 s, or at the end of
+        `deadline` if that is given.
+        """
         reply = await self._ask(
             self._stub.GetTask, router_pb2.GetTaskRequest(task_id=task_id), deadline
         )
@@ -174,18 +178,19 @@ class Client:
     async def watch(self, task_id: str) -> AsyncGenerator[TaskView, None]:
         """Give the task now and at every change, until it is settled. Reconnects by itself.
 
-        Raises UnknownTask, and RouterUnreachable once no router has answered for a whole deadline.
+        Raises UnknownTask, and RouterUnreachable or RegionSilent once no router, or not the task's
+        region, has answered for a whole deadline.
         """
         request = router_pb2.WatchTaskRequest(task_id=task_id)
         clock = asyncio.get_running_loop().time
         last: TaskView | None = None
-        heard_at, attempt = clock(), 1
+        heard_at, attempt, told = clock(), 1, False
         while True:
             refusal: Refusal | None = None
             try:
                 async with aclosing(self._router.stream(self._stub.WatchTask, request)) as replies:
                     async for reply in replies:
-                        heard_at, attempt = clock(), 1
+                        heard_at, attempt, told = clock(), 1, False
                         view = task_of(reply.task)
                         if view != last:
                             yield view
@@ -200,7 +205,7 @@ class Client:
             if refusal is not None and clock() + wait_s > heard_at + self._deadline_s:
                 raise _while_watching(refusal.error, last) from None
             if refusal is not None:
-                tell(refusal, attempt, self._deadline_s)
+                told = told or tell(refusal, self._deadline_s)
             await asyncio.sleep(wait_s)
             attempt += 1
 
@@ -221,7 +226,7 @@ class Client:
         return route_of(reply.decision)
 
     async def cancel(self, task_id: str, *, deadline: float | None = None) -> Cancellation:
-        """Cancel a task; a second cancel gives the same answer. Raises UnknownTask."""
+        """Cancel a task; a second cancel gives the same answer. Raises as `get`."""
         reply = await self._ask(
             self._stub.CancelTask, router_pb2.CancelTaskRequest(task_id=task_id), deadline
         )
@@ -262,30 +267,48 @@ class Client:
         request: Message,
         deadline: float | None,
     ) -> Reply:
-        async def attempt(_number: int, left_s: float) -> Reply:
+        async def attempt(left_s: float) -> Reply:
             return await self._router.unary(method, request, min(left_s, ATTEMPT_S))
 
-        return await repeat(attempt, self._seconds(deadline))
+        deadline_s = self._seconds(deadline)
+        silence_s = SILENCE_S if deadline is None else deadline_s
+        try:
+            return await repeat(attempt, deadline_s, silence_s=silence_s)
+        except NoAnswer:  # it speaks of the last attempt
+            raise NoAnswer(self._router.target, deadline_s) from None
 
     async def _submit(self, spec: task_pb2.TaskSpec, deadline_s: float, *, is_new: bool) -> Receipt:
         # A request_id of the caller's own may be that of an earlier submit, to find out about it:
         # only of one that was minted here is it known which attempt is the first.
-        async def attempt(number: int, left_s: float) -> Receipt:
-            if number == 1 and is_new:
-                return await self._first_submit(spec, min(left_s, ATTEMPT_S))
-            reply = await self._router.unary(
-                self._stub.SubmitTask,
-                router_pb2.SubmitTaskRequest(spec=spec),
-                min(left_s, ATTEMPT_S),
-                ((_ATTEMPT_KEY, str(number)),) if is_new else (),
-            )
-            return receipt_of(reply)
+        attempts = Attempts(is_new)
+
+        async def attempt(left_s: float) -> Receipt:
+            if attempts.next():
+                spec.request_id = self._request_ids.mint()
+            try:
+                return await self._attempt(spec, attempts, min(left_s, ATTEMPT_S))
+            except Refusal as refusal:
+                refusal.is_redrawn = attempts.refused(refusal.error)
+                raise
 
         try:
             return await repeat(attempt, deadline_s)
         except NoAnswer:
             target, request_id = self._router.target, spec.request_id
             raise NoAnswer(target, deadline_s, request_id=request_id) from None
+
+    async def _attempt(
+        self, spec: task_pb2.TaskSpec, attempts: Attempts, timeout_s: float
+    ) -> Receipt:
+        if attempts.is_ours and attempts.number == 1:
+            return await self._first_submit(spec, timeout_s)
+        reply = await self._router.unary(
+            self._stub.SubmitTask,
+            router_pb2.SubmitTaskRequest(spec=spec),
+            timeout_s,
+            ((_ATTEMPT_KEY, str(attempts.number)),) if attempts.is_ours else (),
+        )
+        return receipt_of(reply)
 
     async def _first_submit(self, spec: task_pb2.TaskSpec, timeout_s: float) -> Receipt:
         """Submit over the shared stream. Repeats are calls of their own: they state a number."""

@@ -62,7 +62,7 @@ class Origin:
         Raises as a call does that nobody answers for `timeout_s`.
         """
         if self._is_stale():
-            await repeat(lambda _, left_s: self._answer(left_s), timeout_s)
+            await repeat(self._answer, timeout_s)
         if self._told_ms is None or self._answered_ms is None:
             return self._clock.now_ms()
         return self._told_ms + int(self._clock.monotonic_ms() - self._answered_ms[0])

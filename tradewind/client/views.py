@@ -7,14 +7,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
+from google.rpc import code_pb2
 
 from tradewind.client.enums import short_name, state_of
 from tradewind.client.times import duration, moment
 from tradewind.state import State
 from tradewind.v1 import router_pb2, task_pb2
-from tradewind.view import Candidate, ScoreParts
+from tradewind.view import Candidate, FenceAuthors, ScoreParts
 
 JSON_TYPE = "application/json"
+_NOBODY = FenceAuthors()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,12 @@ class Route:
     step: str = ""  # that took the region among those that the rule left open
     home: str = ""  # the nearest; empty if distance had no part in it
     spills: bool = False  # such tasks leave home now
+    fence: tuple[str, ...] = ()  # residency groups that it may not leave; empty: it has none
+    fence_by: FenceAuthors = _NOBODY
+    bypassed: str = ""  # region that would be home if it were not full or out
+    refused: str = ""  # without a region the code of gRPC that a submit would get, in words ...
+    refusal: str = ""  # ... and what it would be told
+    dedup_by: str = ""  # what a repeat is recognised by, in ledger_home: key, payload, request_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +204,17 @@ def route_of(decision: task_pb2.RouteDecision) -> Route:
         step=decision.step,
         home=decision.home,
         spills=decision.spills,
+        fence=tuple(decision.fence),
+        fence_by=FenceAuthors(
+            rule=decision.fence_by.rule,
+            rule_residency=tuple(decision.fence_by.rule_residency),
+            task_residency=tuple(decision.fence_by.task_residency),
+            pin_region=decision.fence_by.pin_region,
+        ),
+        bypassed=decision.bypassed,
+        refused=code_pb2.Code.Name(code) if (code := decision.refusal.code) else "",
+        refusal=decision.refusal.message,
+        dedup_by=decision.dedup_by,
     )
 
 

@@ -33,6 +33,8 @@ class ScriptedRouter(RouterServiceServicer):
         self.ended_streams = 0
         self.break_streams = 0
         self.explained: list[task_pb2.TaskSpec] = []
+        self.looks = 0
+        self.looks_refused: TradewindError | None = None  # UnknownTask, if nothing else is said
 
     async def SubmitTaskStream(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
         self.streams += 1
@@ -58,7 +60,14 @@ class ScriptedRouter(RouterServiceServicer):
         return answer
 
     async def GetTask(self, request: Any, context: Any) -> router_pb2.GetTaskResponse:
-        await refuse(context, UnknownTask(request.task_id))
+        self.looks += 1
+        await self.gate.wait()
+        await refuse(context, self.looks_refused or UnknownTask(request.task_id))
+        raise AssertionError
+
+    async def CancelTask(self, request: Any, context: Any) -> router_pb2.CancelTaskResponse:
+        self.looks += 1
+        await refuse(context, self.looks_refused or UnknownTask(request.task_id))
         raise AssertionError
 
     async def ExplainRoute(self, request: Any, context: Any) -> router_pb2.ExplainRouteResponse:

@@ -13,7 +13,7 @@ from tradewind import Client
 from tradewind.client.calls import Router
 from tradewind.client.origin import Origin
 from tradewind.clock import ManualClock
-from tradewind.errors import InvalidTask, RouterUnreachable
+from tradewind.errors import InvalidTask, NoAnswer, RouterUnreachable
 from tradewind.limits import HOUR_MS, MINUTE_MS, SECOND_MS
 
 TOLD_MS = 1_800_000_000_000
@@ -153,8 +153,8 @@ async def test_a_router_that_is_not_reached_is_asked_until_the_deadline(
     origin: Origin, health: Health
 ) -> None:
     health.answers = False
-    with pytest.raises(RouterUnreachable):
-        await origin.now_ms(0.3)
+    with pytest.raises((RouterUnreachable, NoAnswer)):  # the last attempt may have no time left
+        await origin.now_ms(1.0)
     assert health.asked > 1
 
 

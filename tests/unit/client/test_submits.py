@@ -12,6 +12,7 @@ from tests.unit.client.scripted import (
     accepted,
 )
 from tradewind import Client, Receipt, TaskRequest
+from tradewind.client.repeats import DRAWS
 from tradewind.errors import (
     HomeUnreachable,
     InvalidTask,
@@ -22,8 +23,15 @@ from tradewind.errors import (
     TradewindError,
 )
 from tradewind.local.freeports import free_ports
+from tradewind.request_ids import group_of
 from tradewind.v1 import task_pb2
 from tradewind.v1.router_pb2_grpc import add_RouterServiceServicer_to_server
+
+
+def nothing_kept(elsewhere: bool) -> TradewindError:
+    error = HomeUnreachable("eu-west")
+    error.nothing_kept, error.elsewhere = True, elsewhere
+    return error
 
 
 async def test_a_lone_submit_is_one_message_and_its_receipt_is_read(
@@ -99,6 +107,69 @@ async def test_a_repeat_keeps_the_request_id_and_states_its_attempt(
     [[spec]] = router.messages
     assert router.repeats == [("2", spec.request_id), ("3", spec.request_id)]
     assert receipt.task_id == f"id-{spec.request_id}"
+
+
+async def test_a_submit_that_left_nothing_is_the_first_attempt_of_another_request_id(
+    client: Client, router: ScriptedRouter
+) -> None:
+    refusals = [*map(nothing_kept, [True, True, False]), HomeUnreachable("eu-west")]
+    router.answer = lambda spec: refusals.pop(0) if refusals else accepted(spec)
+
+    receipt = await client.submit("email.send", {"to": "a@example.org"})
+
+    specs = [spec for message in router.messages for spec in message]
+    ids = [spec.request_id for spec in specs]
+    assert len(set(ids)) == len(ids) == 4
+    assert router.repeats == [("2", ids[-1])]
+    assert receipt.task_id == f"id-{ids[-1]}"
+    for spec in specs:
+        spec.request_id = ""
+        assert spec == specs[0]
+
+
+async def test_only_those_of_a_message_that_left_nothing_take_other_ids_and_go_together_again(
+    client: Client, router: ScriptedRouter
+) -> None:
+    refused = {f"t{n}" for n in range(0, 60, 3)}
+
+    def some_are_refused_once(spec: task_pb2.TaskSpec) -> Answer:
+        if spec.name in refused:
+            refused.remove(spec.name)
+            return nothing_kept(elsewhere=True)
+        return accepted(spec)
+
+    router.answer = some_are_refused_once
+    receipts = await asyncio.gather(*(client.submit(f"t{n}") for n in range(60)))
+
+    first, again = router.messages
+    assert {spec.name for spec in again} == {f"t{n}" for n in range(0, 60, 3)}
+    assert len({group_of(spec.request_id) for spec in again}) == 1
+    last = {spec.name: spec.request_id for spec in [*first, *again]}
+    assert [receipt.task_id for receipt in receipts] == [f"id-{last[f't{n}']}" for n in range(60)]
+
+
+async def test_a_request_id_of_the_callers_own_is_kept_whatever_the_router_says(
+    client: Client, router: ScriptedRouter
+) -> None:
+    refusals = [nothing_kept(elsewhere=True)]
+    router.answer = lambda spec: refusals.pop(0) if refusals else accepted(spec)
+
+    await client.submit("email.send", request_id="mine")
+
+    assert router.messages == []
+    assert router.repeats == [("", "mine"), ("", "mine")]
+
+
+async def test_other_request_ids_are_tried_at_once_only_a_few_times(
+    client: Client, router: ScriptedRouter
+) -> None:
+    router.answer = lambda _: nothing_kept(elsewhere=True)
+
+    with pytest.raises(HomeUnreachable):
+        await client.submit("email.send", deadline=0.9)  # the router asks for pauses of 1 s
+
+    assert len(router.messages) == 1 + DRAWS
+    assert router.repeats == []
 
 
 async def test_a_lost_stream_is_repeated_as_the_second_attempt(
