@@ -11,6 +11,8 @@ from tradewind.policy import affinity, defaults, filters
 from tradewind.policy.rules import Keyed, Resolved
 from tradewind.view import RegionView
 
+HOME: Final = "home"  # the nearest
+DETOUR: Final = "detour"  # the nearest of those that are in: a nearer one is full or out
 FAILOVER: Final = "failover"  # a region of weight 0, which failover.order names for home
 NOWHERE: Final = "no region can take the task"
 TRIAL: Final = "trial"  # a half-open region: the task shows whether it is well
@@ -95,64 +97,6 @@ def only_affine(options: Sequence[Option], resolved: Resolved) -> Sequence[Optio
     ]
 
 
-def only_welcome(options: Sequence[Option], wish: Wish) -> Sequence[Option]:
-    """Exclude regions that have their share of this router's guests, while home takes its tasks.
-
-    Where home is out, recovers, or would keep a task waiting much longer, they are welcome: the
-    limit protects the tasks that live there, and is no reason to refuse others.
-    """
-    resolved, filled = wish.resolved, wish.memory.filled
-    if not filled or resolved.pin or resolved.prefer or resolved.affinity:
-        return options
-    pool = [option for option in options if not option.excluded]
-    home = _home(pool, wish) if pool else None
-    if home is None or home.view.ramp < 1:
-        return options
-    if home.wait_s > min(o.wait_s for o in pool) + defaults.SPILL_PATIENCE_S:
-        return options
-    return [
-        option._replace(excluded=(filters.GUESTS,))
-        if not option.excluded and option is not home and option.name in filled
-        else option
-        for option in options
-    ]
-
-
-def only_settled(options: Sequence[Option], wish: Wish) -> Sequence[Option]:
-    """Exclude regions that came back and are busy, but for the tasks whose home they are.
-
-    A region that has just failed takes no guests at first, unless home would keep them waiting much
-    longer, and it fills up as fast as FILL says: not as fast as all the tasks come that wait
-    elsewhere. While home is in, if only with a long queue.
-    """
-    resolved = wish.resolved
-    back = [
-        option
-        for option in options
-        if not option.excluded
-        and (
-            option.view.back_for_s < defaults.GUESTS_AFTER_S
-            or option.wait_s > defaults.FILL_S + defaults.FILL * option.view.back_for_s
-        )
-    ]
-    if not back or resolved.pin or resolved.prefer or resolved.affinity:
-        return options
-    may_be_busy = (filters.WAIT,) if wish.fleet.panic_mode == "best_effort" else ()
-    home = _home([o for o in options if o.excluded in {(), may_be_busy}], wish)
-    filling = [
-        option
-        for option in back
-        if option.wait_s > defaults.FILL_S + defaults.FILL * option.view.back_for_s
-        or home.wait_s <= option.wait_s + defaults.SPILL_PATIENCE_S
-    ]
-    return [
-        option._replace(excluded=(filters.FILLING,))
-        if option in filling and option is not home
-        else option
-        for option in options
-    ]
-
-
 def choose(pool: Sequence[Option], wish: Wish, *, panics: bool = False) -> Choice:
     """Weigh the regions of `pool`; region "" if it is empty."""
     if not pool:
@@ -184,9 +128,22 @@ def standby(options: Sequence[Option], wish: Wish) -> Choice | None:
     if not usual or any(filters.NOT_AFFINITY in option.excluded for option in usual):
         return None
     waiting = {o.name: o for o in options if o.excluded == (filters.WEIGHT_ZERO,)}
-    named = (waiting.get(name) for name in orders.get(_home(usual, wish).name, ()))
+    named = (waiting.get(name) for name in orders.get(home_of(usual, wish).name, ()))
     first = next((option for option in named if option is not None), None)
     return certain(first, FAILOVER) if first else None
+
+
+def bypassed(options: Sequence[Option], wish: Wish, home: str) -> str:
+    """Name the region that would be home if it were in; empty if that is `home` itself.
+
+    One that nobody expects to run the task is none: policy leaves it out, or it has no handler.
+    """
+    usual = [option for option in options if _NEVER_HOME.isdisjoint(option.excluded)]
+    nearest = home_of(usual, wish).name if usual else home
+    return "" if nearest == home else nearest
+
+
+_NEVER_HOME: Final = filters.BY_POLICY | {filters.NO_HANDLER}
 
 
 def on_trial(options: Sequence[Option], resolved: Resolved) -> Choice | None:
@@ -251,20 +208,20 @@ def _near(pool: Sequence[Option], wish: Wish) -> Choice:
     """Stay with the ledger entry, or at home, while their score is within the band; else share."""
     best_s = min([option.score_s for option in pool])
     band_s = _band_s(wish.fleet.steering, best_s)
-    if wish.ledger_home:
+    if wish.ledger_home and len(pool) > 1:  # the only one left needs no such reason
         for option in pool:
             if option.name == wish.ledger_home and option.view.ramp >= 1:
                 if option.score_s <= best_s + band_s:
                     return certain(option, "ledger")
                 break
-    home = _home(pool, wish)
+    home = home_of(pool, wish)
     band_s *= wish.memory.bands.get(home.name, 1.0)
     # A ramp is no reason to leave: it says how many of the tasks stay.
     as_usual_s = home.score_s * max(defaults.MIN_RAMP, min(1.0, home.view.ramp))
     patience_s = defaults.SETTLED_PATIENCE_S
     stays = home.name in wish.memory.settled and not waits_longer(home, pool, patience_s)
     if stays or as_usual_s <= best_s + band_s:
-        return _as_it_recovers(home, pool, "home")._replace(home=home.name)
+        return _as_it_recovers(home, pool, HOME)._replace(home=home.name)
     return _softmin(pool, home.name)._replace(home=home.name, leaves=True)
 
 
@@ -277,21 +234,20 @@ def _band_s(steering: Steering, of_s: float) -> float:
     return max(steering.band_min_ms / 1000, steering.band * of_s)
 
 
-def _home(pool: Sequence[Option], wish: Wish) -> Option:
+def home_of(pool: Sequence[Option], wish: Wish) -> Option:
     """Find the nearest; of equally near ones the origin, else the home of the task before.
 
     So noise moves nothing, also where all regions are on one machine.
     """
-    nearest = min(pool, key=_distance)
-    limit_ms = nearest.view.rtt_ms + defaults.EQUALLY_NEAR_MS
+    limit_ms = min([option.view.rtt_ms for option in pool]) + defaults.EQUALLY_NEAR_MS
+    near = [option for option in pool if option.view.rtt_ms <= limit_ms]
     kept = None
-    for option in pool:
-        if option.view.rtt_ms <= limit_ms:
-            if option.name == wish.origin:
-                return option
-            if option.name == wish.memory.home:
-                kept = option
-    return kept or nearest
+    for option in near:
+        if option.name == wish.origin:
+            return option
+        if option.name == wish.memory.home:
+            kept = option
+    return kept or min(near, key=_distance)
 
 
 def _distance(option: Option) -> tuple[float, str]:
@@ -357,7 +313,7 @@ def _softmin(pool: Sequence[Option], home: str) -> Choice:
     ]
     total = math.fsum(parts)
     shares = {option.name: part / total for option, part in zip(pool, parts, strict=True)}
-    reasons = {name: "home" if name == home else "spill" for name in shares}
+    reasons = {name: HOME if name == home else "spill" for name in shares}
     return Choice(shares, reasons, best.name)
 
 

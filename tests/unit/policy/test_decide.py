@@ -51,9 +51,9 @@ CASES = {
         Draft("a"),
         [view("eu", 1.0, health="DOWN"), US, AP],
         "us",
-        "home",
+        "detour",
     ),
-    "a region nobody works in is left out": (Draft("a"), [unserved("eu"), US, AP], "us", "home"),
+    "a region nobody works in is left out": (Draft("a"), [unserved("eu"), US, AP], "us", "detour"),
     "a region without the handler is left out": (
         Draft("a"),
         [view("eu", 1.0, served={"default": frozenset({"b"})}), US, AP],
@@ -84,7 +84,7 @@ def test_the_decision_explains_every_region_in_file_order() -> None:
     assert decision.ledger_home == "us"
 
 
-# --- home, band and softmin (routing.md 2.5)
+# --- home, band and softmin (docs/routing.md, By hand)
 
 
 def test_beyond_the_band_the_scores_share_the_tasks_by_weight() -> None:

@@ -1,5 +1,6 @@
 """Invariant 4, whatever the fleet, the rules, the task and the state of the regions."""
 
+import math
 from typing import Any
 
 from hypothesis import given
@@ -73,6 +74,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "unserved_for_s": mostly(st.just(0.0), st.floats(0, 60)),
     "ramp": mostly(st.just(1.0), st.floats(0, 1)),
     "trial": mostly(st.just(value=False), st.just(value=True)),
+    "back_for_s": st.sampled_from((math.inf, math.inf, math.inf, 1.0, 310.0, 1e4)),
     "live_share": mostly(st.just(1.0), st.floats(0, 1)),
 }
 

@@ -1,4 +1,4 @@
-"""Recovery, trials, standby, panic and spill limits: routing.md 2.6 to 2.8, one row a sentence."""
+"""Recovery, trials, standby, panic and spill limits, a row a sentence (docs/routing.md)."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.policy.worlds import busy, fleet, region, unserved, view
 from tradewind.errors import NoRegionReachable
-from tradewind.fleet import Affinity, FailoverPlan, Fleet, Rule
+from tradewind.fleet import Affinity, FailoverPlan, Fleet, RegionLimits, Rule
 from tradewind.policy import affinity, filters
 from tradewind.policy.choose import Memory
 from tradewind.policy.decide import decide, live_share, refusal, survey
@@ -90,7 +90,7 @@ AT_EU = next(
 )
 TRIALS: dict[str, tuple[Draft, RegionView, Fleet, tuple[str, str]]] = {
     "a task is the trial": (TASK, HALF_OPEN, PLAIN, ("eu", "trial")),
-    "without leave there is none": (TASK, replace(EU, health="DOWN"), PLAIN, ("us", "home")),
+    "without leave there is none": (TASK, replace(EU, health="DOWN"), PLAIN, ("us", "detour")),
     "a fence holds": (Draft("a", residency=("us",)), HALF_OPEN, PLAIN, ("us", "home")),
     "a pin to it is one": (Draft("a", pin_region="eu"), HALF_OPEN, PLAIN, ("eu", "trial")),
     "a pin elsewhere holds": (Draft("a", pin_region="ap"), HALF_OPEN, PLAIN, ("ap", "pin")),
@@ -98,7 +98,7 @@ TRIALS: dict[str, tuple[Draft, RegionView, Fleet, tuple[str, str]]] = {
         TASK,
         replace(HALF_OPEN, state="DRAINING"),
         PLAIN,
-        ("us", "home"),
+        ("us", "detour"),
     ),
     "a rule's preference holds": (TASK, HALF_OPEN, US_ONLY, ("us", "prefer")),
     "a required key has no other region": (
@@ -187,7 +187,7 @@ def test_panic_goes_on_as_long_as_the_router_says() -> None:
     assert (decision.reason, decision.candidates[2].eligible) == ("panic", True)
     low = [GONE, replace(US, live_share=0.3), SILENT]
     calm = decide(TASK, low, PLAIN, draw=0.0, memory=Memory(panics=False))
-    assert (calm.reason, calm.candidates[2].eligible) == ("home", False)
+    assert (calm.reason, calm.candidates[2].eligible) == ("detour", False)
 
 
 def test_panic_shares_by_the_slots_last_known() -> None:
@@ -225,6 +225,15 @@ GUESTS: dict[str, tuple[RegionView, bool]] = {
 @pytest.mark.parametrize(("eu", "welcome"), GUESTS.values(), ids=GUESTS)
 def test_a_region_that_had_its_guests_takes(eu: RegionView, welcome: bool) -> None:
     decision = decide(TASK, [eu, US, AP], PLAIN, draw=0.5, memory=Memory(filled={"us"}))
+    us = decision.candidates[1]
+    assert (us.share > 0, us.excluded_by == filters.GUESTS) == (welcome, not welcome)
+    assert shares(decision) != {}
+
+
+@pytest.mark.parametrize(("eu", "welcome"), GUESTS.values(), ids=GUESTS)
+def test_a_region_whose_share_of_guests_is_nothing_takes(eu: RegionView, welcome: bool) -> None:
+    alone = fleet(region("eu"), region("us", limits=RegionLimits(max_spill_in=0.0)), region("ap"))
+    decision = decide(TASK, [eu, US, AP], alone, draw=0.5)  # not even the first
     us = decision.candidates[1]
     assert (us.share > 0, us.excluded_by == filters.GUESTS) == (welcome, not welcome)
     assert shares(decision) != {}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from router.breaker import BAD_CALLS, GOOD_TRIALS, Breaker, Standing
 from tradewind.fleet import Health
+from tradewind.policy.defaults import GUESTS_AFTER_S
 
 T = 5_000  # ms, an interval
 MINUTE, HOUR = 60_000, 3_600_000
@@ -184,8 +185,13 @@ def test_one_that_a_new_router_first_finds_down_has_not_come_back() -> None:
     assert region.breaker.back_for_ms(region.now_ms + MINUTE) == math.inf
 
 
+def long_gone(draw: float = 0.5) -> Region:
+    """A region that has just come back after ten minutes."""
+    return back(Region(draw).probes(True).probes(False, 120))
+
+
 def test_with_half_the_interval_it_is_back_for_twice_as_long() -> None:
-    region = back(well().fails())
+    region = long_gone()
     usual_ms = region.breaker.back_for_ms(region.now_ms + MINUTE)
     region.breaker.follow(replace(RULES, interval_ms=T // 2))
     assert region.breaker.back_for_ms(region.now_ms + MINUTE) == 2 * usual_ms
@@ -193,11 +199,25 @@ def test_with_half_the_interval_it_is_back_for_twice_as_long() -> None:
 
 @pytest.mark.parametrize(("draw", "told"), [(0.0, 0.5), (0.5, 1.0), (0.99, 1.49)])
 def test_how_long_it_is_back_is_told_half_more_or_less_by_chance(draw: float, told: float) -> None:
-    region = Region(draw).probes(True)
-    assert region.breaker.back_for_ms(region.now_ms) == math.inf
-    back(region.fails())
+    assert Region(draw).probes(True).breaker.back_for_ms(MINUTE) == math.inf
+    region = long_gone(draw)
     began_ms = region.now_ms - 10  # with its last good trial
     assert region.breaker.back_for_ms(began_ms + MINUTE) == pytest.approx(told * MINUTE)
+
+
+@pytest.mark.parametrize("minutes", [1, 4, 10])
+@pytest.mark.parametrize("interval_ms", [T, T // 5])
+def test_after_as_long_as_it_was_out_and_sixty_intervals_at_most_it_takes_guests(
+    minutes: int, interval_ms: int
+) -> None:
+    region = well().probes(False, 3)
+    went_ms = region.now_ms - T
+    back(region.probes(False, minutes * MINUTE // T))
+    back_ms = region.now_ms - 10  # with its last good trial
+    region.breaker.follow(replace(RULES, interval_ms=interval_ms))
+    after_ms = min(back_ms - went_ms, 60 * interval_ms)
+    told_ms = region.breaker.back_for_ms(back_ms + after_ms)
+    assert told_ms == pytest.approx(GUESTS_AFTER_S * 1_000)
 
 
 def test_the_third_strike_means_half_an_hour_and_the_next_one_twice_that() -> None:
