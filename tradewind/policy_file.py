@@ -6,14 +6,17 @@ is in order.
 """
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from tradewind import regions
 from tradewind.errors import ConfigError, SetupError
-from tradewind.fleet import Fleet
+from tradewind.fleet import Fleet, RedisTarget
 from tradewind.metrics import POLICY_INFO, POLICY_RELOAD_FAILED, forget
 from tradewind.regions.reader import read_text
 from tradewind.regions.watch import LOOK_EVERY_S, FileWatch
@@ -22,6 +25,9 @@ _log = logging.getLogger(__name__)
 # In the environment of a pool's child: a copy of the file that its parent works by. What the file
 # itself says may be wrong just now, and the child is to start all the same.
 LAST_GOOD: Final = "TRADEWIND_LAST_GOOD_POLICY"
+# In the environment of what `tradewind up` starts: where it runs each region's Redis, as a JSON
+# object of HOST:PORT by region. It goes before the file's address; the version stays the file's.
+REDIS_AT: Final = "TRADEWIND_REDIS_AT"
 
 Taker = Callable[[Fleet], None]
 
@@ -43,8 +49,9 @@ class PolicyFile:
         self._takers: list[Taker] = []
         self._one_by_one = asyncio.Lock()
         self._asked = asyncio.Event()
+        self._redis_at = _redis_at(os.environ.get(REDIS_AT, "{}"))
         self._text = read_text(Path(first or path))
-        self._fleet = regions.loads(self._text, path)
+        self._fleet = placed(regions.loads(self._text, path), self._redis_at)
         if first:
             self._asked.set()
         POLICY_INFO.labels(self._fleet.version).set(1)
@@ -111,7 +118,7 @@ class PolicyFile:
 
     def _read(self) -> tuple[str, Fleet]:
         text = read_text(Path(self.path))
-        fleet = regions.loads(text, self.path)
+        fleet = placed(regions.loads(text, self.path), self._redis_at)
         if why := forbidden(self._fleet, fleet, self._region):
             raise ConfigError(self.path, why)
         return text, fleet
@@ -152,6 +159,23 @@ class PolicyFile:
             return  # it has been logged, and the next change of the file is the next try
         except Exception:  # noqa: BLE001 - a bug in here must not end what goes on with the old file
             _log.exception("the policy file could not be read again")
+
+
+def placed(fleet: Fleet, redis_at: Mapping[str, str]) -> Fleet:
+    """Return the same fleet with the Redis of these regions elsewhere, at HOST:PORT."""
+    moved = {
+        name: replace(fleet.regions[name], redis=RedisTarget("standalone", (node,)))
+        for name, node in redis_at.items()
+        if name in fleet.regions
+    }
+    return replace(fleet, regions={**fleet.regions, **moved})
+
+
+def _redis_at(text: str) -> dict[str, str]:
+    try:
+        return {str(name): str(node) for name, node in json.loads(text).items()}
+    except (ValueError, AttributeError) as error:
+        raise ConfigError(REDIS_AT, f"no JSON object of HOST:PORT by region ({error})") from None
 
 
 def forbidden(old: Fleet, new: Fleet, region: str) -> str:

@@ -17,9 +17,8 @@ from bench.sim.outages import GOOD, Condition
 from tradewind import Client, regions
 from tradewind.local.embedded import EmbeddedFleet, answers_ready
 from tradewind.local.freeports import LOOPBACK, free_ports
-from tradewind.local.plan import EmbeddedOptions, RegionPorts, worker_argv
+from tradewind.local.plan import EmbeddedOptions, RegionPorts, seeing, worker_argv
 from tradewind.local.supervisor import ProcessSpec, Supervisor
-from tradewind.regions_relocate import relocate_regions
 
 _APP = Path(__file__).with_name("app.py")
 _POLL_S = 0.05
@@ -117,20 +116,16 @@ def _crews(plan: Plan, config: Path, data_dir: Path, fleet: EmbeddedFleet) -> li
 
     So a region that routers cannot reach goes on working, as in the simulator.
     """
-    text, world = config.read_text(encoding="utf-8"), plan.world
+    world = plan.world
     ports = iter(free_ports(len(fleet.endpoints) * world.workers))
     specs: list[ProcessSpec] = []
     for region, endpoint in fleet.endpoints.items():
-        urls = {
-            other: f"redis://{LOOPBACK}:{link.listen_port}"
+        nodes = {
+            other: f"{LOOPBACK}:{link.listen_port}"
             for (viewer, other), link in fleet.links.items()
             if viewer == region
         }
-        seen = data_dir / f"regions.{region}.workers.yaml"
-        seen.write_text(
-            relocate_regions(text, {**urls, region: endpoint.redis_url}, config.parent),
-            encoding="utf-8",
-        )
+        nodes[region] = endpoint.redis_url.removeprefix("redis://")
         for number in range(world.workers):
             slots = world.slots // world.workers + (number < world.slots % world.workers)
             http, name = next(ports), _worker(region, number)
@@ -138,7 +133,10 @@ def _crews(plan: Plan, config: Path, data_dir: Path, fleet: EmbeddedFleet) -> li
             specs.append(
                 ProcessSpec(
                     name=name,
-                    argv=worker_argv(seen, region, RegionPorts(0, 0, 0, http), f"{_APP}:app", more),
+                    argv=worker_argv(
+                        config, region, RegionPorts(0, 0, 0, http), f"{_APP}:app", more
+                    ),
+                    env=seeing(nodes),
                     log_path=data_dir / "logs" / f"{name}.log",
                     ready=functools.partial(answers_ready, http),
                     stop_signal=signal.SIGTERM,

@@ -78,6 +78,23 @@ async def test_stages_stop_in_reverse_order_and_leave_nobody(tmp_path: Path) -> 
     assert own_children() <= before
 
 
+async def test_what_a_start_waits_for_is_known(tmp_path: Path) -> None:
+    a, b = child(tmp_path, "a"), child(tmp_path, "b")
+    go = asyncio.Event()
+
+    async def held() -> bool:
+        return go.is_set()
+
+    supervisor = Supervisor([[a, dataclasses.replace(b, ready=held)]])
+    assert supervisor.unready == ()
+    starting = asyncio.create_task(supervisor.start())
+    await until(lambda: supervisor.unready == ("b",), "a is ready and b is not")
+    go.set()
+    await starting
+    assert supervisor.unready == ()
+    await supervisor.stop()
+
+
 async def test_stop_may_be_called_twice_at_once_and_again_later(tmp_path: Path) -> None:
     supervisor = Supervisor([[child(tmp_path, "a")]])
     await supervisor.start()

@@ -4,6 +4,8 @@ import asyncio
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 # What `up` runs in an empty folder.
 ECHO_APP = f"{Path(__file__).with_name('echo.py')}:app"
 STARTER = Path(__file__).with_name("starter.yaml")
+
+# A start takes 3 s; on a busy machine, and the first time, a minute.
+_TELL_EVERY_S = 5.0
 
 
 @click.command(
@@ -66,7 +71,10 @@ def up(
 
     Prints one line, `ready grpc=HOST:PORT http=HOST:PORT`, once every router sees every region's
     workers; the first region in the file serves there. Ctrl-C stops, a second one without waiting
-    for running tasks. Changes of the file come into force within seconds, if it is in order.
+    for running tasks. Changes of the file come into force within seconds, if it is in order, but
+    for its addresses: Redis stays where it runs.
+
+    To see a region fail, `touch .tradewind/down/REGION` takes its Redis away; `rm` brings it back.
     """
     if cluster:
         raise click.UsageError(
@@ -94,7 +102,7 @@ def up(
         on_exit=lambda name, status: click.echo(f"{name} ended ({status})", err=True),
         on_restart=lambda name, pid: click.echo(f"{name} runs again (pid {pid})", err=True),
     )
-    return asyncio.run(_serve(fleet, options.stop_grace_s))
+    return asyncio.run(_serve(fleet, list(plan.regions), options.stop_grace_s))
 
 
 def _check_app(app: str) -> None:
@@ -108,7 +116,7 @@ def _check_app(app: str) -> None:
         raise Unusable(said or f"--app {app}: importing it ended with status {done.returncode}")
 
 
-async def _serve(fleet: "EmbeddedFleet", grace_s: float) -> int:
+async def _serve(fleet: "EmbeddedFleet", regions: Sequence[str], grace_s: float) -> int:
     from tradewind.startup import on_hangup  # noqa: PLC0415 - as above
 
     stop = asyncio.Event()
@@ -125,7 +133,7 @@ async def _serve(fleet: "EmbeddedFleet", grace_s: float) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
     on_hangup(fleet.reload, on_signal)
-    starting = asyncio.create_task(_start(fleet))
+    starting = asyncio.create_task(start(fleet, regions))
     stopping = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -146,9 +154,25 @@ async def _serve(fleet: "EmbeddedFleet", grace_s: float) -> int:
     return DONE
 
 
-async def _start(fleet: "EmbeddedFleet") -> None:
-    await fleet.start()
-    await fleet.until_served()
+async def start(fleet: "EmbeddedFleet", regions: Sequence[str]) -> None:
+    """Start the fleet, and say on stderr what takes long. Raises LocalSetupError."""
+    telling = asyncio.create_task(_tell_progress(fleet, regions))
+    try:
+        await fleet.start()
+        await fleet.until_served()
+    finally:
+        telling.cancel()
+
+
+async def _tell_progress(fleet: "EmbeddedFleet", regions: Sequence[str]) -> None:
+    """Say on stderr what is going on: nobody should have to guess."""
+    began_s = time.monotonic()
+    await fleet.prepared.wait()  # what cannot even begin is one sentence
+    click.echo(f"starting {', '.join(regions)}; what they log is in {fleet.log_dir}", err=True)
+    while True:
+        await asyncio.sleep(_TELL_EVERY_S)
+        waited_s = time.monotonic() - began_s
+        click.echo(f"starting for {waited_s:.0f} s; still waiting for: {fleet.missing}", err=True)
 
 
 def _announce(fleet: "EmbeddedFleet") -> None:
@@ -157,6 +181,7 @@ def _announce(fleet: "EmbeddedFleet") -> None:
         click.echo(
             f"{each.region}: grpc={each.grpc} http={each.http} redis={each.redis_url}", err=True
         )
+    click.echo(f"to take a region's Redis away: touch {fleet.outage_dir}/REGION", err=True)
     click.echo(f"logs: {fleet.log_dir}; Ctrl-C stops", err=True)
     # Alone on stdout: the line that scripts wait for.
     click.echo(f"ready grpc={endpoints[0].grpc} http={endpoints[0].http}")

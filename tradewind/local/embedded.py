@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from tradewind import regions
 from tradewind.client import Client
@@ -19,15 +20,17 @@ from tradewind.fleet import Fleet
 from tradewind.local import wan
 from tradewind.local.errors import LocalSetupError
 from tradewind.local.freeports import LOOPBACK
+from tradewind.local.outages import Outages
 from tradewind.local.plan import (
     EmbeddedOptions,
     Layout,
-    file_is_enough,
+    redis_nodes,
     router_argv,
+    seeing,
     wan_links,
     worker_argv,
 )
-from tradewind.local.prepare import choose_layout, copy_config, locked, write_configs
+from tradewind.local.prepare import choose_layout, locked
 from tradewind.local.redis_server import (
     SERVER_ENVIRONMENT,
     ServerBinary,
@@ -82,7 +85,10 @@ class EmbeddedFleet:
         self._supervisor: Supervisor | None = None
         self._layout: Layout | None = None
         self._links: Mapping[tuple[str, str], wan.Link] = {}
-        self._copies: Mapping[str, Path] = {}  # of the user's file, by region, where it is not read
+        self._outages: Outages | None = None
+        self._missing = "a redis-server to run and free ports"
+        #: Set once this machine was found able to begin, before anything is started.
+        self.prepared = asyncio.Event()
         self._file = FileWatch(options.config)
         self._changed = asyncio.Event()
 
@@ -94,6 +100,7 @@ class EmbeddedFleet:
         """
         try:
             self._layout, stages = await asyncio.to_thread(self._prepare)
+            self.prepared.set()
             self._supervisor = Supervisor(
                 stages, on_exit=self._on_exit, on_restart=self._on_restart
             )
@@ -110,27 +117,35 @@ class EmbeddedFleet:
         the options' `ready_timeout_s`).
         """
         timeout_s = self._options.ready_timeout_s if timeout_s is None else timeout_s
-        missing = "no router answered"
+        self._missing = "no router answered"
         try:
             async with asyncio.timeout(timeout_s):
                 for endpoint in self.endpoints.values():
                     async with Client(endpoint.grpc, origin_region=endpoint.region) as client:
                         while unserved := await _unserved(client):
-                            missing = f"router-{endpoint.region} sees no worker in {unserved}"
+                            self._missing = f"router-{endpoint.region} sees no worker in {unserved}"
                             await asyncio.sleep(_SERVED_EVERY_S)
         except TimeoutError:
             raise LocalSetupError(
-                f"{missing} after {timeout_s:g} s; the logs are in {self.log_dir}"
+                f"{self._missing} after {timeout_s:g} s; the logs are in {self.log_dir}"
             ) from None
 
-    async def follow(self, say: Callable[[str], None]) -> None:
-        """Carry changes of the user's file over to all processes, until cancelled.
+    @property
+    def missing(self) -> str:
+        """What `start` or `until_served` waits for, in words."""
+        unready = () if self._supervisor is None else self._supervisor.unready
+        return ", ".join(unready) or self._missing
 
-        Where they read it themselves they see them as soon as we do. `say` takes a sentence on each
-        change.
+    async def follow(self, say: Callable[[str], None]) -> None:
+        """Tell of changes of the user's file, and make the outages asked for, until cancelled.
+
+        All processes read that file themselves, and see a change as soon as we do. `say` takes a
+        sentence on each change.
         """
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
+            if self._outages is not None:
+                group.create_task(self._outages.follow(self.supervisor, say))
             while True:
                 await self._changed.wait()
                 self._changed.clear()
@@ -153,14 +168,12 @@ class EmbeddedFleet:
             self._changed.set()
 
     def _renew(self) -> str:
-        """Read the file again, and copy it. Raises ConfigError and OSError."""
+        """Read the file again, as its processes do. Raises ConfigError and OSError."""
         fleet = regions.load(self._options.config)
         before = self._fleet
         stays = next((name for name in before.regions if name in fleet.regions), "")
         if why := forbidden(before, fleet, stays):
             raise ConfigError(str(self._options.config), why)
-        if self._layout is not None and self._copies:
-            copy_config(self._options.config, fleet, self._layout, self._copies)
         self._fleet = fleet
         strangers = ", ".join(fleet.regions.keys() - self.endpoints.keys())
         added = f"; to run {strangers} here, too, start anew" if strangers else ""
@@ -168,7 +181,7 @@ class EmbeddedFleet:
 
     @property
     def links(self) -> Mapping[tuple[str, str], wan.Link]:
-        """The way to each Redis by (viewer, region). Empty without `wan`."""
+        """The way to each Redis by (viewer, region), as in Layout. Empty without `wan`."""
         return self._links
 
     def set_links(self, links: Mapping[tuple[str, str], wan.Link]) -> None:
@@ -212,6 +225,11 @@ class EmbeddedFleet:
         return (self._options.log_dir or self._options.data_dir / "logs").resolve()
 
     @property
+    def outage_dir(self) -> Path:
+        """Where a file of a region's name takes its Redis away while `follow` runs."""
+        return self._options.data_dir.resolve() / "down"
+
+    @property
     def endpoints(self) -> Mapping[str, Endpoint]:
         """Where each region is served, in file order. Empty before `start()`."""
         if self._layout is None:
@@ -234,19 +252,17 @@ class EmbeddedFleet:
         try:
             self._held.enter_context(locked(data_dir))
             layout = choose_layout(self._fleet, self._options)
-            configs = write_configs(self._fleet, self._options.config, layout, data_dir)
-            if not file_is_enough(self._fleet, layout):
-                self._copies = configs
-            return layout, self._stages(server, layout, configs, data_dir)
+            self._outages = Outages(self.outage_dir, list(layout.regions))
+            return layout, self._stages(server, layout, data_dir)
         except OSError as error:
             raise LocalSetupError(
                 f"{error.filename}: {error.strerror}: choose another directory with --data-dir"
             ) from error
 
     def _stages(
-        self, server: ServerBinary, layout: Layout, configs: Mapping[str, Path], data_dir: Path
+        self, server: ServerBinary, layout: Layout, data_dir: Path
     ) -> list[list[ProcessSpec]]:
-        options, log_dir = self._options, self.log_dir
+        options, log_dir, config = self._options, self.log_dir, self._options.config.resolve()
         worker_options = ("--grace", f"{options.stop_grace_s:g}", *options.worker_options)
         stores = [
             _redis_spec(server, region, ports.redis, data_dir / "regions" / region, log_dir)
@@ -256,10 +272,14 @@ class EmbeddedFleet:
             self._links = wan_links(self._fleet, layout)
             stores.append(_wan_spec(layout, self._write_links(), log_dir))
 
-        def service(name: str, argv: list[str], http_port: int) -> ProcessSpec:
+        def service(
+            kind: Literal["router", "worker"], region: str, argv: list[str], http_port: int
+        ) -> ProcessSpec:
+            name = f"{kind}-{region}"
             return ProcessSpec(
                 name=name,
                 argv=argv,
+                env=seeing(redis_nodes(layout, layout.viewer(kind, region))),
                 log_path=log_dir / f"{name}.log",
                 ready=functools.partial(answers_ready, http_port),
                 ready_timeout_s=options.ready_timeout_s,
@@ -268,12 +288,12 @@ class EmbeddedFleet:
 
         services: list[ProcessSpec] = []
         for region, ports in layout.regions.items():
-            argv = router_argv(configs[region], region, ports)
-            services.append(service(f"router-{region}", argv, ports.http))
+            argv = router_argv(config, region, ports)
+            services.append(service("router", region, argv, ports.http))
             if options.app is not None:
                 more = (*worker_options, *options.region_options.get(region, ()))
-                argv = worker_argv(configs[region], region, ports, options.app, more)
-                services.append(service(f"worker-{region}", argv, ports.worker_http))
+                argv = worker_argv(config, region, ports, options.app, more)
+                services.append(service("worker", region, argv, ports.worker_http))
         return [stores, services]
 
 

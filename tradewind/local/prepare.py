@@ -1,9 +1,9 @@
-"""What a fleet needs before it starts: a directory of its own, free ports, files to read."""
+"""What a fleet needs before it starts: a directory of its own, and free ports."""
 
 import contextlib
 import fcntl
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
 from tradewind.fleet import Fleet
@@ -13,13 +13,10 @@ from tradewind.local.plan import (
     EmbeddedOptions,
     Layout,
     RegionPorts,
-    file_is_enough,
     redis_ports,
-    redis_urls,
     wan_pairs,
 )
 from tradewind.local.redis_server import serves
-from tradewind.regions_relocate import relocate_regions
 
 # HTTP ports are looked for from here on, counted from the gRPC port: 8070 beside 7070.
 _HTTP_OFFSET = 1_000
@@ -32,11 +29,12 @@ _PORT_POLL_S = 0.05
 def choose_layout(fleet: Fleet, options: EmbeddedOptions) -> Layout:
     """Choose a port for everything. Raises LocalSetupError if one that must be free is taken."""
     names = list(fleet.regions)
-    pairs = wan_pairs(fleet, home=options.wan_home) if options.wan else []
+    apart = options.wan_apart
+    pairs = wan_pairs(fleet, home=options.wan_home, apart=apart) if options.wan else []
     if options.ephemeral_ports:
         ports = iter(free_ports(4 * len(names) + len(pairs)))
         regions = {name: RegionPorts(*(next(ports) for _ in range(4))) for name in names}
-        return Layout(regions, dict(zip(pairs, ports, strict=True)))
+        return Layout(regions, dict(zip(pairs, ports, strict=True)), apart)
     _must_be_free(options.port, "choose another with --port")
     stores = _store_ports(fleet, options)
     reserved = {options.port, *stores.values()}
@@ -52,32 +50,7 @@ def choose_layout(fleet: Fleet, options: EmbeddedOptions) -> Layout:
         name: RegionPorts(stores[name], grpc_port, next(rest), next(rest))
         for name, grpc_port in zip(names, grpc, strict=True)
     }
-    return Layout(regions, dict(zip(pairs, rest, strict=True)))
-
-
-def write_configs(fleet: Fleet, config: Path, layout: Layout, data_dir: Path) -> dict[str, Path]:
-    """Give each region the file its processes read: the user's own, or a copy with other ports."""
-    config = config.resolve()
-    if file_is_enough(fleet, layout):
-        return dict.fromkeys(layout.regions, config)
-    copies = {region: data_dir / f"regions.{region}.yaml" for region in layout.regions}
-    copy_config(config, fleet, layout, copies)
-    return copies
-
-
-def copy_config(config: Path, fleet: Fleet, layout: Layout, copies: Mapping[str, Path]) -> None:
-    """Write the copies anew, each at once: its readers never find half of it.
-
-    `fleet` is what `config` says. A region that is not in the layout keeps its address.
-    """
-    config = config.resolve()
-    text = config.read_text(encoding="utf-8")
-    for region, path in copies.items():
-        urls = redis_urls(layout, region)
-        named = {name: url for name, url in urls.items() if name in fleet.regions}
-        new = path.with_suffix(".new")
-        new.write_text(relocate_regions(text, named, config.parent), encoding="utf-8")
-        new.replace(path)
+    return Layout(regions, dict(zip(pairs, rest, strict=True)), apart)
 
 
 @contextlib.contextmanager

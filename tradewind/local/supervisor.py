@@ -77,6 +77,7 @@ class Supervisor:
         """Take the plan; nothing runs before `start()`."""
         self._stages = [[_Child(spec) for spec in stage] for stage in stages]
         self._children = {child.spec.name: child for stage in self._stages for child in stage}
+        self._unready: list[str] = []
         self._on_exit = on_exit or _ignore
         self._on_restart = on_restart or _ignore
         self._stopping = asyncio.Event()
@@ -108,6 +109,11 @@ class Supervisor:
         """Shorten a stop, under way or to come: a second stop signal, HURRY_S, SIGKILL."""
         self._hurrying.set()
 
+    @property
+    def unready(self) -> Sequence[str]:
+        """The processes that `start` or `revive` waits for, in the order in which they began."""
+        return tuple(self._unready)
+
     def pid_of(self, name: str) -> int | None:
         """Give the pid of the named process, or None while it is not running."""
         return self._children[name].pid
@@ -133,6 +139,13 @@ class Supervisor:
             await child.until_ready(give_up_if_ended=False)
 
     async def _launch(self, child: "_Child") -> None:
+        self._unready.append(child.spec.name)
+        try:
+            await self._launched(child)
+        finally:
+            self._unready.remove(child.spec.name)
+
+    async def _launched(self, child: "_Child") -> None:
         async with child.changing:
             if self._stopping.is_set():
                 raise LocalSetupError(
