@@ -22,8 +22,12 @@ _FIRST = asyncio.FIRST_COMPLETED
 _OVER: Final = "its attempt was over"
 
 
-async def attempt(job: Job, children: Children, halt: Halt) -> Ran:
+async def attempt(
+    job: Job, children: Children, halt: Halt, may_begin: Callable[[], bool] = lambda: True
+) -> Ran:
     """Run the handler within its time limit, or until one of `halt`.
+
+    Handed back if there is a process for it and it may not begin any more.
 
     It is told to stop first; a little later it is killed, and no verdict is given before its
     process is gone. Died if the process ended by itself; that needs no report of its own. Handed
@@ -38,7 +42,8 @@ async def attempt(job: Job, children: Children, halt: Halt) -> Ran:
             break
         except NoChild as error:
             return Ran(Failed(Failure("error", str(error))), error=type(error).__name__)
-        if (halted := _halted(halt)) is not None:
+        halted = _halted(halt) or (None if may_begin() else HandedBack())
+        if halted is not None:
             if child is not None and not children.give_back(child):
                 child.kill(_OVER)
             return Ran(halted)

@@ -9,15 +9,18 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 from tradewind import metrics
 from tradewind.clock import Clock
+from tradewind.control import Control
 from tradewind.errors import StoreError, TradewindError
 from tradewind.fleet import Fleet
 from tradewind.limits import HEARTBEAT_EVERY_MS, RENEWALS_PER_LEASE
 from tradewind.task import Claim, Heartbeat, Renewed
 from tradewind.ticks import tick
+from worker.gate import OrderedGate
 from worker.patience import Patience, lasting
 from worker.reach import Reach
 from worker.slot import Slot
@@ -53,6 +56,10 @@ class Leases(Protocol):
         """See ports.Upkeep."""
         ...
 
+    def held(self) -> Control | None:
+        """See ports.Register."""
+        ...
+
 
 class Guard:
     """Renews what is held, sends the heartbeat, tells who has lost a lease, watches the main loop.
@@ -70,14 +77,16 @@ class Guard:
         beat: Callable[[], Heartbeat],
         reach: Reach,
         on_stand: Callable[[], None] = lambda: None,
+        gate: OrderedGate | None = None,
     ) -> None:
         """`open_store` is called, and its store used, only in the guard's thread.
 
-        `on_stand`: see Watch; the calling thread is the one that is watched.
+        `gate` hears what comes back with heartbeats. `on_stand`: see Watch; the calling thread is
+        the one that is watched.
         """
         self.watch = Watch(fleet, clock, on_stand)
         self._open_store, self._fleet, self._clock, self._beat = open_store, fleet, clock, beat
-        self._reach = reach
+        self._reach, self._gate = reach, gate
         self._held: dict[tuple[str, int], Slot] = {}
         self._lock = threading.Lock()
         self._ready = threading.Event()
@@ -233,10 +242,21 @@ class Guard:
         _log.warning("a lease went to another holder", extra={"task_id": held.claim.task_id})
         held.lost()
 
+    async def _beat_once(self, store: Leases) -> bool:
+        """Say that this worker lives. True: the answer says what is new to it."""
+        beat, gate = self._beat(), self._gate
+        if gate is None:
+            await store.heartbeat(beat)
+            return False
+        asked_ms = self._clock.monotonic_ms()
+        await store.heartbeat(replace(beat, control=gate.epoch))
+        return gate.heard(store.held(), asked_ms)
+
     async def _heartbeats(self, store: Leases) -> None:
         while True:
             try:
-                await store.heartbeat(self._beat())
+                if await self._beat_once(store):
+                    continue  # at once, so that others see that it obeys
             except StoreError as error:
                 self._reach.interrupted()
                 _log.debug("no heartbeat", extra={"reason": str(error)})

@@ -105,7 +105,9 @@ class Intake:
 
     @property
     def _takes(self) -> bool:
-        return not self._closed and self._runner.backlog <= self._pool.concurrency
+        if self._closed or self._runner.backlog > self._pool.concurrency:
+            return False
+        return bool(self._pool.open_queues)
 
     @property
     def _is_quick(self) -> bool:
@@ -202,9 +204,13 @@ class Intake:
             if claims:
                 now_ms = self._clock.monotonic_ms()
                 in_time, late = arrival.by_lease(now_ms)
+                gate, barred = self._pool.gate, list[Claim]()
+                if gate.is_shut or gate.paused:
+                    barred = [claim for claim in in_time if not gate.lets(claim.queue)]
+                    in_time = [claim for claim in in_time if gate.lets(claim.queue)]
                 self._runner.start(in_time, asked_ms, stopping=self._closed)
-                if late:  # somebody else may run them by now
-                    self._runner.start(late, asked_ms, stopping=True)
+                if late or barred:  # somebody else may run the late ones by now
+                    self._runner.start([*late, *barred], asked_ms, stopping=True)
                 self._beginning += 1
                 asyncio.get_running_loop().call_soon(self._began, now_ms)
         finally:

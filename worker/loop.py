@@ -81,11 +81,30 @@ class Loop:
         self._tasks: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
         self._stopping = False
+        self._blocking: asyncio.Timeout | None = None  # of the wait under way
+        self._open: frozenset[str] | None = None  # queues that were, when that was looked at last
         self._trouble = "no connection yet"
 
     def follow(self, fleet: Fleet) -> None:
         """Go on with another fleet, which the pool has by now. A wait under way ends by itself."""
         self._runner.follow(fleet)
+
+    def gate_changed(self) -> None:
+        """Other things may start than before. What may start again is looked for at once.
+
+        Its hints may be gone: who waited for other queues took them along.
+        """
+        opened, before = frozenset(self._pool.open_queues), self._open
+        if opened or before is not None:  # at the start hints are where they were
+            self._open = opened
+        if before is not None and opened != before:
+            _log.warning("operators let other queues start", extra={"queues": sorted(opened)})
+        if before is not None and not opened <= before:
+            for partition in range(self._store.partitions):
+                self._line.hinted(partition)
+        if self._blocking is not None and not self._blocking.expired():  # it names queues
+            self._blocking.reschedule(asyncio.get_running_loop().time())
+        self._change.tell()
 
     def ready(self) -> tuple[bool, str]:
         """Whether it could take a task right now, and if not, why not. From any thread."""
@@ -95,6 +114,7 @@ class Loop:
 
     def swept(self, partition: int, swept: Swept) -> None:
         """Take what a sweep says of a partition."""
+        self._trouble = ""  # of a worker that may start nothing only sweeps are answered
         self._pace.depths[partition] = (swept.depth, swept.now_ms)
         self._due(partition, swept.next_due_ms)
 
@@ -187,6 +207,16 @@ class Loop:
         await self._change.until(lambda: self._intake.has_room and not self._line.has_hint)
 
     async def _wait(self) -> int | None:
+        """One blocked wait, until its end or until other queues are to be waited for."""
+        try:
+            async with asyncio.timeout(None) as self._blocking:
+                return await self._blocked()
+        except TimeoutError:
+            return None
+        finally:
+            self._blocking = None
+
+    async def _blocked(self) -> int | None:
         """One blocked wait on all partitions; parked work only where it may be for us."""
         cold = self._line.cold(self._clock.monotonic_ms())
         wait_s = COLD_MS / 1000 if cold else _WAIT_S
@@ -194,7 +224,7 @@ class Loop:
             wait_s = _FIRST_WAIT_S
         ready, suspects = self._intake.free > 0, self._intake.places > 0
         wait = self._store.wait(
-            self._pool.queues,
+            self._pool.open_queues,
             range(self._store.partitions),
             ready=ready,
             suspects=suspects,
