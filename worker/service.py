@@ -1,25 +1,39 @@
 """One worker process, put together: loop, guard, upkeep and courier around one region's store."""
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import FrameType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
+from tradewind import metrics
 from tradewind.clock import Clock
 from tradewind.errors import SetupError, StoreError
 from tradewind.fleet import Fleet, Region
 from tradewind.litter import rarely_collected
 from tradewind.policy_file import PolicyFile
-from tradewind.ports import Claims, Inbox, Intake, Notices, Outbox, Repairs, Upkeep, Vitals
+from tradewind.ports import (
+    Claims,
+    Intake,
+    Notices,
+    Register,
+    Repairs,
+    Upkeep,
+    Vitals,
+)
 from tradewind.startup import on_hangup
 from tradewind.stops import Stops
 from tradewind.ticks import tick
 from worker.children import Children
 from worker.courier import Courier
+from worker.couriers.abroad import Abroad, Foreign
+from worker.couriers.carrier import Source
+from worker.couriers.imports import Imports, Memories, Origin
+from worker.gate import Lookout, OrderedGate
 from worker.guard import Guard, Leases
 from worker.herald import Herald, Sender
 from worker.loop import Loop
@@ -37,7 +51,7 @@ _SHORT_GRACE_S: Final = 1.0  # what a second signal leaves
 _STANDS: Final = (False, "a coroutine holds the event loop")
 
 
-class Home(Claims, Upkeep, Repairs, Outbox, Vitals, Notices, Intake, Protocol):
+class Home(Claims, Upkeep, Repairs, Source, Memories, Vitals, Notices, Intake, Register, Protocol):
     """The store of the worker's own region."""
 
     async def start(self) -> None:
@@ -53,7 +67,7 @@ class Home(Claims, Upkeep, Repairs, Outbox, Vitals, Notices, Intake, Protocol):
         ...
 
 
-class Elsewhere(Inbox, Vitals, Protocol):
+class Elsewhere(Foreign, Origin, Register, Protocol):
     """The store of another region: a courier's target."""
 
     def follow(self, fleet: Fleet) -> None:
@@ -102,6 +116,9 @@ class Service:
         self._pace = Pace(pool, clock)
         reach = Reach(clock)
         self._told: tuple[bool, str] | None = None
+        self._gate = OrderedGate(pool.region, fleet, clock)
+        self._lookout, self._known = Lookout(self._gate, self._others), asyncio.Event()
+        pool.gate = self._gate
         self._guard = Guard(
             lambda: opens.leases(here, fleet),
             fleet=pool.fleet,
@@ -109,6 +126,7 @@ class Service:
             beat=self._pace.beat,
             reach=reach,
             on_stand=self._stands,
+            gate=self._gate,
         )
         self._loop = Loop(
             home,
@@ -122,11 +140,29 @@ class Service:
         )
         self._herald = Herald(home, pool.fleet, self._sender)
         views = Views(pool.region, pool.fleet, self._others, clock)
-        self._courier = Courier(home, pool.fleet, self._others, views, clock=clock)
+        self._courier = Courier(
+            home,
+            pool.fleet,
+            self._others,
+            views,
+            clock=clock,
+            control=lambda: self._gate.control,
+            who=pool.worker_id,
+        )
+        self._imports = Imports(home, pool.fleet, self._others)
+        self._abroad = Abroad(
+            pool,
+            home,
+            self._others,
+            clock=clock,
+            control=lambda: self._gate.control,
+            share=lambda: self._keeper.share,
+        )
         self._keeper = Keeper(
             home,
             pool,
             courier=self._courier,
+            imports=self._imports,
             reach=reach,
             clock=clock,
             on_swept=self._loop.swept,
@@ -161,9 +197,13 @@ class Service:
             store.follow(fleet)
         self._pool.follow(fleet)
         self._guard.follow(fleet)
+        self._gate.follow(fleet)
+        self._lookout.follow(others)
         self._loop.follow(fleet)
         self._herald.follow(fleet, sender)
         self._courier.follow(fleet, others)
+        self._imports.follow(fleet, others)
+        self._abroad.follow(fleet, others)
         for store in left:
             leaving = asyncio.create_task(_leave(store))
             self._leaving.add(leaving)
@@ -231,8 +271,12 @@ class Service:
     ) -> None:
         loop = asyncio.get_running_loop()
         ticking = asyncio.create_task(self._guard.watch.tick())
+        self._gate.listen(lambda: self._gate_changed(loop))
         self._guard.start()
-        upkeep = asyncio.create_task(lasting(self._keeper.run, "upkeep"))
+        looking = asyncio.create_task(lasting(self._lookout.run, "looking at other regions"))
+        upkeep = asyncio.create_task(lasting(self._once_known(self._keeper.run), "upkeep"))
+        going_abroad = self._once_known(self._abroad.run)
+        abroad = asyncio.create_task(lasting(going_abroad, "upkeep of other regions"))
         repairing = asyncio.create_task(lasting(self._reconciler.run, "reconcile sweep"))
         telling = asyncio.create_task(lasting(self._herald.run, "herald"))
         taking = asyncio.create_task(self._loop.run())
@@ -262,7 +306,8 @@ class Service:
             await self._loop.drain(hurry, but_stuck=not stop.done())
             self.worn_out = not stop.done()
         finally:
-            ends = (upkeep, repairing, telling, taking, saying, worn_out)
+            aside = (upkeep, abroad, repairing, telling, looking)
+            ends: list[asyncio.Task[Any]] = [*aside, taking, saying, worn_out]
             for task in ends:
                 task.cancel()
             await asyncio.gather(*ends, return_exceptions=True)
@@ -270,6 +315,28 @@ class Service:
             await asyncio.to_thread(self._guard.stop)
             ticking.cancel()
         _log.info("worker stopped", extra={"worker": self._pool.worker_id})
+
+    def _once_known(self, run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """The same once it is known what operators order: couriers go by it, too."""
+
+        async def waiting() -> None:
+            await self._known.wait()
+            await run()
+
+        return waiting
+
+    def _gate_changed(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Operators let other things start; in any thread."""
+
+        def heard() -> None:
+            metrics.CONTROL_EPOCH.set(self._gate.epoch)
+            if self._gate.is_known:
+                self._known.set()
+            self._loop.gate_changed()
+            self._lookout.hurry()
+
+        with contextlib.suppress(RuntimeError):  # the loop has closed
+            loop.call_soon_threadsafe(heard)
 
     async def _tell(self) -> None:
         """Report changes of readiness."""

@@ -32,6 +32,7 @@ from tradewind.state import State
 from tradewind.task import Swept
 from tradewind.ticks import tick
 from worker.courier import Courier
+from worker.couriers.imports import Imports
 from worker.pool import Pool
 from worker.reach import Reach
 
@@ -42,6 +43,7 @@ _ROLL_CALL_MS: Final = 2 * HEARTBEAT_EVERY_MS
 _MISSING_MS: Final = 3.5 * HEARTBEAT_EVERY_MS
 _SIDE_BY_SIDE: Final = 16  # partitions swept at the same time; they leave in one write
 _TOGETHER_MS: Final = 500  # sweeps of a round: a third of the wake-ups of an idle worker
+_SETTLE_MS: Final = 10 * MINUTE_MS  # between two looks at imports that are an hour old
 _REAP_JITTER_S: Final = 0.25  # spreads what a lost worker held over the survivors' next claims
 _BACK: Final = "the task is taken back"
 _TAKEN: Final = {
@@ -78,6 +80,7 @@ class Keeper:
         pool: Pool,
         *,
         courier: Courier,
+        imports: Imports,
         reach: Reach,
         clock: Clock,
         on_swept: Callable[[int, Swept], None],
@@ -90,6 +93,10 @@ class Keeper:
         self._store, self._pool, self._courier = store, pool, courier
         self._reach, self._clock, self._on_swept = reach, clock, on_swept
         self._on_dead = on_dead
+        self._imports = imports
+        self._settling: dict[int, asyncio.Task[None]] = {}
+        self._settled_ms: dict[int, float] = {}  # when old imports were looked for
+        courier.shares(self._held)
         self._live: frozenset[str] = frozenset()
         self._queues = pool.queues
         self._share: list[int] = list(range(store.partitions))
@@ -126,12 +133,21 @@ class Keeper:
                 workers = await self._store.workers()
             except StoreError:
                 self._reach.interrupted()
+                self._courier.served.missed()
             else:
                 beats = [w.heartbeat for w in workers if w.age_ms < _MISSING_MS]
+                self._courier.saw(beats)
+                await self._tell()
                 self._present(frozenset(beat.worker_id for beat in beats))
                 named = {queue for beat in beats for queue in beat.queues}
                 self._queues = tuple(sorted(named.union(self._pool.queues)))
             await tick(_ROLL_CALL_MS / SECOND_MS)
+
+    async def _tell(self) -> None:
+        try:
+            await self._courier.tell()
+        except StoreError as error:
+            _log.warning("what was moved is not on record", extra={"reason": str(error)})
 
     def _present(self, live: frozenset[str]) -> None:
         """Divide the partitions among those who are there; be alert if somebody is missing."""
@@ -182,16 +198,19 @@ class Keeper:
             del self._asked_ms[partition]
         try:
             swept = await self._ask(partition, courier=False)
-            if swept.outbox or swept.moving:
+            wanted = await self._courier.wanted(partition, swept)
+            if wanted:
                 swept = await self._ask(partition, courier=True)
             self._reach.reached((partition,))
             self._on_swept(partition, swept)
             if swept.courier:
                 self._start_courier(partition)
-            elif swept.outbox or swept.moving:  # the lease of another, who may be dead
+            elif wanted:  # the lease of another, who may be dead
                 self._sooner(partition, self._clock.monotonic_ms() + SWEEP_AFTER_LOSS_MS)
             if swept.expired >= MAX_EXPIRE:  # as many as one sweep ends: there may be more
                 self.visit(partition)
+            if swept.unsettled_imports and self._may_settle(partition):
+                self._settling[partition] = asyncio.create_task(self._settle(partition))
             if swept.hooks:
                 self._on_dead(partition)
             if swept.expired_leases:
@@ -220,6 +239,24 @@ class Keeper:
     def _sooner(self, partition: int, at_ms: float) -> None:
         self._asked_ms[partition] = min(self._asked_ms.get(partition, at_ms), at_ms)
 
+    def _may_settle(self, partition: int) -> bool:
+        """Whether it is time to ask after old imports."""
+        now_ms = self._clock.monotonic_ms()
+        is_recent = now_ms - self._settled_ms.get(partition, -math.inf) < _SETTLE_MS
+        if is_recent or partition in self._settling:
+            return False
+        self._settled_ms[partition] = now_ms
+        return True
+
+    async def _settle(self, partition: int) -> None:
+        try:
+            await self._imports.settle(partition)
+        except StoreError as error:
+            extra = {"partition": partition, "reason": str(error)}
+            _log.debug("old imports are asked for later", extra=extra)
+        finally:
+            del self._settling[partition]
+
     # --- reaping
 
     async def _reap(self, partition: int) -> None:
@@ -247,6 +284,11 @@ class Keeper:
     def _carries(self, partition: int) -> bool:
         """Whether we hold the partition's courier lease, so that nobody else can look after it."""
         return self._carrying_until_ms.get(partition, 0.0) > self._clock.monotonic_ms()
+
+    def _held(self) -> float:
+        """The part of the courier leases that is held here; at least that of one."""
+        held = sum(map(self._carries, self._carrying_until_ms))
+        return max(held, 1) / self._store.partitions
 
     def _start_courier(self, partition: int) -> None:
         self._carrying_until_ms[partition] = self._clock.monotonic_ms() + COURIER_LEASE_MS

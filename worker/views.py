@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tradewind.clock import Clock
+from tradewind.crew import muster
 from tradewind.errors import StoreError
 from tradewind.fleet import Fleet
 from tradewind.limits import SECOND_MS
 from tradewind.ports import Vitals
-from tradewind.task import LiveWorker
 from tradewind.view import RegionView
 
 _FRESH_MS: Final = 1_500  # heartbeats come every second: reading more often tells nothing new
@@ -59,28 +59,4 @@ class Views:
             prior_ms = self._fleet.rtt_ms.get((self._region, name), float("inf"))
             return RegionView(name, prior_ms, health="UNKNOWN")
         is_full = self._full_until_ms.get(name, 0.0) > self._clock.monotonic_ms()
-        return view_of(name, rtt_ms, workers, full=is_full)
-
-
-def view_of(name: str, rtt_ms: float, workers: Sequence[LiveWorker], *, full: bool) -> RegionView:
-    """A region as its live workers describe it."""
-    beats = [worker.heartbeat for worker in workers]
-    served: dict[str, frozenset[str]] = {}
-    newest: dict[int, tuple[int, int]] = {}  # partition -> (server time, ready tasks)
-    for beat in beats:
-        for queue in beat.queues:
-            served[queue] = served.get(queue, frozenset()).union(beat.handlers)
-        for partition, (depth, at_ms) in beat.depths.items():
-            newest[partition] = max(newest.get(partition, (0, 0)), (at_ms, depth))
-    timed = [(beat.service_s, beat.slots) for beat in beats if beat.service_s]
-    return RegionView(
-        name,
-        rtt_ms,
-        depth=sum(depth for _, depth in newest.values()),
-        slots=sum(beat.slots for beat in beats),
-        free_slots=sum(max(beat.slots - beat.busy, 0) for beat in beats),
-        rate=sum(beat.rate for beat in beats),
-        service_s=sum(s * n for s, n in timed) / (sum(n for _, n in timed) or 1),
-        full=full,
-        served=served,
-    )
+        return muster(workers).view(name, rtt_ms, full=is_full)

@@ -11,6 +11,7 @@ from tests.scripts.world import (
     a_task,
     an_id,
     claim_batch,
+    claimed,
     dead,
     exporting,
     pointer_of,
@@ -88,10 +89,10 @@ async def test_a_courier_outside_the_fence_gets_nothing(store: AnyStore) -> None
     assert await record_of(store, record.task_id) == record
 
 
-async def test_what_is_settled_alive_or_changed_stays(store: AnyStore) -> None:
-    settled, waiting = await dead(store, may_move=False), await stored(store)
+async def test_what_is_settled_runs_or_has_changed_stays(store: AnyStore) -> None:
+    settled, running = await dead(store, may_move=False), await claimed(store)
     record = await dead(store, await stored(store, a_task(queue="d")))
-    for stale in (settled, replace(record, epoch=2), await record_of(store, waiting.task_id)):
+    for stale in (settled, replace(record, epoch=2), await record_of(store, running.task_id)):
         assert await store.begin_export(stale, "us-east", groups=["eu"]) is None
 
 

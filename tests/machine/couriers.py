@@ -12,7 +12,7 @@ from hypothesis.stateful import (
 )
 
 from tests.machine.clients import Clients
-from tests.machine.model import AWAY, Place
+from tests.machine.model import AWAY, WAITING, Place
 from tests.machine.world import LEASE_MS, Move, dead_at, lost, other, picked, picks, regions
 from tests.scripts.world import DAY_MS, PLACE, client_of
 from tradewind.state import State
@@ -65,15 +65,20 @@ class Couriers(Clients):
 
     def export(self, record: Record, target: str, *, lost: bool) -> None:
         region, place = record.region, self.model.at(record.region, record.task_id)
-        exported = self.run(self.stores[region].begin_export(record, target, groups=[]))
+        reason = None if record.state is State.DEAD_LETTER else "evacuation"
+        exported = self.run(
+            self.stores[region].begin_export(record, target, groups=[], reason=reason)
+        )
         moving = (State.MOVING, record.epoch + 1, target)
         if place is None:
             assert exported is None
             return
         if (place.state, place.epoch, place.target) == moving:
             assert exported is not None
-        elif place.state is State.DEAD_LETTER and place.epoch == record.epoch and not place.settled:
+        elif place.may_leave and (place.state, place.epoch) == (record.state, record.epoch):
             assert exported is not None
+            assert exported.former is place.state
+            place.former = place.state
             place.state, place.epoch, place.target = moving
         else:
             assert exported is None
@@ -99,7 +104,11 @@ class Couriers(Clients):
         if move.target == AWAY:
             return
         expected, target = self.answer_to(move), self.stores[move.target]
-        answer = self.run(target.import_task(move.exported, hops=b"h", timeout_s=5))
+        answer = self.run(
+            target.import_task(
+                move.exported, hops=b"h", timeout_s=5, delay_ms=move.exported.delay_ms
+            )
+        )
         assert answer == expected
         if answer == "imported":
             self.arrive(move)
@@ -130,6 +139,10 @@ class Couriers(Clients):
         self.model.remembered(move.target, move.task_id).came = move.epoch
         self.model.tombs.pop((move.target, move.task_id), None)
         place = Place(State.PENDING, move.epoch, token=record.token, expires_ms=record.expires_ms)
+        if move.exported.former is not State.DEAD_LETTER:
+            place.crashes = record.crashes
+        if move.exported.delay_ms:
+            place.state, place.due_ms = State.SCHEDULED, now_ms + move.exported.delay_ms
         if place.over(now_ms):
             place.state = State.EXPIRED
         self.model.places[move.target, move.task_id] = place
@@ -213,9 +226,11 @@ class Couriers(Clients):
                 retry_after_ms=0 if later else None,
             )
         )
-        assert (answer is State.DEAD_LETTER) is expected
+        assert (answer is not None) is expected
         if expected and place is not None:
-            place.state, place.target, place.settled = State.DEAD_LETTER, "", not later
+            assert answer is place.former
+            place.state, place.target = place.former, ""
+            place.settled = place.state is State.DEAD_LETTER and not later
 
     @precondition(lambda self: self.moves)
     @rule(pick=picks)
@@ -312,6 +327,41 @@ class Couriers(Clients):
         for move in first:
             self.settle_import_now(move)
 
+    @precondition(lambda self: self.waiting())
+    @rule(
+        pick=picks,
+        away=st.sampled_from([True, False, False, False]),
+        steps=st.sampled_from(range(6)),
+    )
+    def leave_waiting(self, pick: int, away: bool, steps: int) -> None:
+        """What waits begins its way, and comes as far as its courier does."""
+        region, task_id = picked(self.waiting(), pick)
+        record = self.run(self.stores[region].read(task_id))
+        self.records.append(record)
+        number = len(self.moves)
+        self.export(record, AWAY if away else other(region), lost=False)
+        for move in self.moves[number:]:
+            self.carry_through(move, steps)
+
+    @precondition(lambda self: self.waiting())
+    @rule(pick=picks, by_ms=st.sampled_from([0, 26_000, 61_000]), later=st.booleans())
+    def come_back_waiting(self, pick: int, by_ms: int, later: bool) -> None:
+        """What waits begins its way, is refused some time later and waits here again."""
+        region, task_id = picked(self.waiting(), pick)
+        number = len(self.moves)
+        self.export(self.run(self.stores[region].read(task_id)), other(region), lost=False)
+        if by_ms:
+            self.advance(by_ms)
+        for move in self.moves[number:]:
+            self.refuse_now(move)
+            self.abort_now(move, later=later)
+
+    def waiting(self) -> list[tuple[str, str]]:
+        """Tasks that wait, the rare ones last."""
+        items = self.model.places.items()
+        states = (State.PENDING, State.SCHEDULED, State.FAILED)
+        return [where for state in states for where, p in items if p.state is state]
+
     def leave_dead(self, region: str) -> list[Move]:
         """What is ready dies, and begins its way to the other region."""
         number = len(self.moves)
@@ -330,7 +380,10 @@ class Couriers(Clients):
         place = self.model.at(record.region, record.task_id)
         fresh = dead_at(place, record.epoch)
         expected = fresh and place is not None and not place.settled
+        if place is not None and record.state in WAITING:
+            expected = (place.state, place.epoch) == (record.state, record.epoch)
         answer = self.run(self.stores[record.region].keep(record, reason="r", retry_after_ms=None))
         assert answer is expected
-        if place is not None:
+        if place is not None and record.state not in WAITING:
             place.settled = place.settled or fresh
+            self.export(record, other(record.region), lost=False)  # too late, if that settled it

@@ -57,7 +57,7 @@ REFUSED: dict[str, Callable[[Any], bool]] = {
 
 
 class BrokenInvariant(AssertionError):
-    """Invariant `number` of design section 2 does not hold."""
+    """Invariant `number` of docs/architecture.md does not hold."""
 
     def __init__(self, number: int, what: str) -> None:
         """`what` was seen."""

@@ -26,11 +26,17 @@ class Place:
     expires_ms: int = 0  # 0: never
     settled: bool = False
     target: str = ""  # MOVING or pointer
+    former: State | None = None  # MOVING: in which it left
     asked: bool = False  # its cancel was asked for while it ran
 
     def holds(self, claim: Claim) -> bool:
         """Whether the claim's token and epoch are the record's."""
         return (self.token, self.epoch) == (claim.token, claim.epoch)
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether a move may begin."""
+        return self.state in WAITING or (self.state is State.DEAD_LETTER and not self.settled)
 
     def over(self, now_ms: int) -> bool:
         """Whether its expiry has passed."""

@@ -22,7 +22,7 @@ SEEDS = range(7, 13)
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change that breaks an invariant of design section 2, and what it does."""
+    """One change that breaks an invariant of docs/architecture.md, and what it does."""
 
     invariant: int
     what: str

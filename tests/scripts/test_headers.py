@@ -13,17 +13,18 @@ from tradewind.store.scripts import Script
 NAMES = scripts.names()
 # Scripts that create work are refused by a full Redis; all others must go on emptying it.
 REFUSED_WHEN_FULL = {"enqueue", "import_task", "probe", "progress", "redrive", "reserve"}
-READ_ONLY = {"oldest", "outbox", "workers"}
+READ_ONLY = {"control", "moving", "oldest", "outbox", "stranded", "workers"}
 # What a store does without a script: plain reads, subscriptions, blocking.
 PLAIN = {
-    *("read", "changes", "dead_page", "dead_total", "counts", "moving", "unsettled", "wait"),
+    *("read", "changes", "dead_page", "dead_total", "counts", "lanes", "unsettled", "wait"),
+    *("evacuated", "audited"),
     "cancels",
     *("together", "scan", "indexed"),
-    "now_ms",
+    *("now_ms", "held"),
     "farewell",  # a heartbeat without a report
 }
 GREETING = {"identity"}  # run on each new connection, by nodes.py
-REDIS_WORDS = {"COUNT", "LIMIT", "LPUSH", "NX", "PX", "RPUSH", "WITHSCORES", "ZREM"}
+REDIS_WORDS = {"COUNT", "LIMIT", "LPUSH", "MAXLEN", "NX", "PX", "RPUSH", "WITHSCORES", "ZREM"}
 
 
 def body(name: str) -> str:

@@ -12,6 +12,7 @@ from tests.scripts.world import (
     a_task,
     an_id,
     claim_batch,
+    claimed,
     client_of,
     dead,
     exporting,
@@ -138,9 +139,9 @@ async def test_a_courier_outside_the_fence_gets_nothing(
     assert await store.begin_export(record, "us-east", groups=groups) is None
 
 
-async def test_only_dead_tasks_are_exported(store: RegionStore, raw: Any) -> None:
-    task = await stored(store)
-    record = await record_of(store, task.task_id)
+async def test_what_runs_is_not_exported(store: RegionStore, raw: Any) -> None:
+    claim = await claimed(store)
+    record = await record_of(store, claim.task_id)
     before = snapshot(raw)
     assert await store.begin_export(record, "us-east", groups=["eu"]) is None
     assert snapshot(raw) == before
@@ -334,3 +335,14 @@ async def test_a_pointer_is_replaced_only_by_a_higher_epoch(
     assert await target.ack_export(task_id, 3, "eu-west", keep_ms=DAY_MS)
     assert await come(target, first) == "known"
     await store.settle_import(task_id, 3)
+
+
+async def test_a_part_of_a_lane_ends_early_where_tasks_are_big(store: RegionStore) -> None:
+    big = [await stored(store, a_task(packed=b"x" * 600_000)) for _ in range(3)]
+    (lane,) = [lane for lane in await store.lanes(PLACE) if lane.kind == "ready"]
+    first = await store.stranded(PLACE, lane, offset=0, limit=9)
+    assert [record.task_id for record in first.records] == [task.task_id for task in big[:2]]
+    assert (first.seen, first.more) == (2, True)
+    rest = await store.stranded(PLACE, lane, offset=first.seen, limit=9)
+    assert [record.task_id for record in rest.records] == [big[2].task_id]
+    assert (rest.seen, rest.more) == (1, False)

@@ -1,49 +1,131 @@
 """What a courier needs of the two regions of a move."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from tradewind.state import State
 from tradewind.task import (
+    Evacuated,
     Exported,
+    Lane,
+    LanePart,
+    MoveReason,
     Record,
 )
 
 
+class Evacuations(Protocol):
+    """How far the evacuation of a region has come (router)."""
+
+    async def evacuated(self, order_ms: int) -> Evacuated:
+        """Of the evacuation that was ordered then, by the clock of whoever did."""
+        ...
+
+
 class Outbox(Protocol):
-    """The source's side of a move (courier). Answers "stale" as None: somebody else was faster."""
+    """The source's side of a move (courier). Answers "stale" as None: somebody else was faster.
+
+    `groups` are those of the caller's region: what is listed to another region's courier are tasks
+    whose fence holds it. None: the caller is of this very region.
+    """
 
     @property
     def region(self) -> str:
         """Name of the region."""
         ...
 
-    async def outbox(self, partition: int, *, limit: int) -> list[Record]:
-        """Dead tasks that may move now, longest waiting first."""
+    async def outbox(
+        self,
+        partition: int,
+        *,
+        limit: int,
+        offset: int = 0,
+        groups: Sequence[str] | None = None,
+    ) -> list[Record]:
+        """Dead tasks that may move now, longest waiting first: of `limit` entries from `offset`."""
+        ...
+
+    async def lanes(self, partition: int) -> list[Lane]:
+        """Where tasks wait, ready, parked or until they are due."""
+        ...
+
+    async def stranded(
+        self,
+        partition: int,
+        lane: Lane,
+        *,
+        offset: int,
+        limit: int,
+        older_than_ms: int | None = None,
+        groups: Sequence[str] | None = None,
+    ) -> LanePart:
+        """What waits among `limit` entries of a lane from `offset` on, or fewer if they are big.
+
+        Only what could have started `older_than_ms` ago; whenever that is if None.
+        """
         ...
 
     async def keep(self, record: Record, *, reason: str, retry_after_ms: int | None) -> bool:
-        """It stays for now, or for good (None: settled), and says why in `failover`."""
+        """It stays for now, or for good (None: settled), and says why in `failover`.
+
+        One that waits says so until it is claimed, and is never settled.
+        """
         ...
 
-    async def moving(self, partition: int, *, limit: int) -> list[Exported]:
-        """Moves that have begun and not ended, oldest first."""
+    async def moving(
+        self,
+        partition: int,
+        *,
+        limit: int,
+        offset: int = 0,
+        groups: Sequence[str] | None = None,
+    ) -> list[Exported]:
+        """Moves that have begun and not ended, oldest first: of `limit` entries from `offset`."""
         ...
 
     async def begin_export(
-        self, record: Record, target: str, *, groups: Sequence[str]
+        self,
+        record: Record,
+        target: str,
+        *,
+        groups: Sequence[str],
+        reason: MoveReason | None = None,
     ) -> Exported | None:
-        """State MOVING: epoch + 1 and `target` written down. `groups`: the caller's own."""
+        """State MOVING: epoch + 1 and `target` written down. `groups`: the caller's own.
+
+        None, too, if the task is in another state than `record`, for which the target was chosen.
+        `reason`: why a task moves that waits; a dead one moves for the kind of its death.
+        """
         ...
 
-    async def ack_export(self, task_id: str, epoch: int, target: str, *, keep_ms: int) -> bool:
-        """The target has it: what is left here is a pointer, kept for `keep_ms`."""
+    async def seal(self, partition: int) -> bool:
+        """Wait until what was written there outlives a crash of its node.
+
+        That is on a replica, where there are any, and on disk, where the node keeps its writes
+        there and can say so. False: not within two seconds.
+        """
+        ...
+
+    async def ack_export(
+        self, task_id: str, epoch: int, target: str, *, keep_ms: int, order_ms: int = 0
+    ) -> bool:
+        """The target has it: what is left here is a pointer, kept for `keep_ms`.
+
+        `order_ms`: which evacuation it counts for, if it left for one; 0: for none.
+        """
+        ...
+
+    async def passed(self, partition: int, order_ms: int, kept: Mapping[str, int]) -> None:
+        """A courier of the evacuation has looked at all that waits: by reason, what stays."""
         ...
 
     async def abort_export(
         self, task_id: str, epoch: int, target: str, *, reason: str, retry_after_ms: int | None
     ) -> State | None:
-        """The target fenced it: back to the state before, with the reason."""
+        """The target fenced it: back to the state before, with the reason.
+
+        A dead one is not looked at by couriers for `retry_after_ms`; None settles it.
+        """
         ...
 
 
@@ -64,13 +146,21 @@ class Inbox(Protocol):
         *,
         hops: bytes,
         timeout_s: float,
+        delay_ms: int = 0,
         is_fresh: Callable[[], bool] = lambda: True,
     ) -> ImportAnswer:
         """Store a moved task; idempotent by id and epoch. `hops` includes the stay it leaves.
 
+        Attempts start afresh, and after a death moves are one more and crashes none. It is due in
+        `delay_ms`.
+
         Nothing is stored after timeout_s from now by the store's clock. `is_fresh` is asked once
         that time is fixed, so that a pause before it or after it is noticed; False: "late".
         """
+        ...
+
+    async def seal(self, partition: int) -> bool:
+        """See Outbox.seal."""
         ...
 
     async def settle_import(self, task_id: str, epoch: int) -> bool:

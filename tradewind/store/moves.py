@@ -1,25 +1,30 @@
 """Moving tasks between regions (ports Outbox and Inbox)."""
 
+import asyncio
+import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from tradewind.errors import IdentityMismatch
 from tradewind.ids import birth_ms
-from tradewind.limits import IMPORT_MEMORY_MS, NOT_AFTER_MS, SECOND_MS
+from tradewind.limits import EVACUATED_MS, IMPORT_MEMORY_MS, MIB, NOT_AFTER_MS, SECOND_MS
 from tradewind.ports import ImportAnswer
 from tradewind.state import State
 from tradewind.store import layout, replies
 from tradewind.store.keys import PartitionKeys
 from tradewind.store.letters import LETTERS, word
-from tradewind.store.region_client import CALL_TIMEOUT_S
-from tradewind.store.role import Role, partition_in, unless_default
+from tradewind.store.role import partition_in, unless_default
 from tradewind.store.scripts import Arg
-from tradewind.task import Exported, Record
+from tradewind.store.seals import SealRole
+from tradewind.task import Evacuated, Exported, Lane, LanePart, MoveReason, Record
 
-_REFUSAL_MS = IMPORT_MEMORY_MS  # far above NOT_AFTER_MS, which ends every late import
+_REFUSAL_MS: Final = IMPORT_MEMORY_MS  # far above NOT_AFTER_MS, which ends every late import
+_PART_BYTES: Final = MIB  # of specs, and one more: a reply that holds up nobody for long
+_ANY: Final = "*"  # of groups: the caller is of the region that it asks
 
 
-class MoveRole(Role):
+class MoveRole(SealRole):
     """Both sides of a move: scripts on one task, keys by name."""
 
     async def _move(self, script: str, task_id: str, args: Mapping[str, Arg]) -> list[Any]:
@@ -37,21 +42,67 @@ class MoveRole(Role):
 class OutboxRole(MoveRole):
     """See ports.Outbox."""
 
-    async def outbox(self, partition: int, *, limit: int) -> list[Record]:
+    async def outbox(
+        self,
+        partition: int,
+        *,
+        limit: int,
+        offset: int = 0,
+        groups: Sequence[str] | None = None,
+    ) -> list[Record]:
         """Dead tasks that may move now; see ports.Outbox."""
         keys = self._client.keys[partition]
         call = self._client.call(
             "outbox",
             partition,
             {"outbox": keys.outbox},
-            {"prefix": keys.prefix, "limit": limit},
+            {"prefix": keys.prefix, "offset": offset, "limit": limit, "groups": _groups(groups)},
         )
         _, *items = cast("list[Any]", await self._client.run(call))
+        return self._records(items)
+
+    def _records(self, items: Sequence[Any]) -> list[Record]:
         return [
             record
             for task_id, flat in items
             if isinstance(record := replies.record(self.region, task_id.decode(), flat), Record)
         ]
+
+    async def lanes(self, partition: int) -> list[Lane]:
+        """Where tasks wait; see ports.Outbox."""
+        keys = self._client.keys[partition]
+        commands = [["HKEYS", keys.counts], ["HKEYS", keys.parked]]
+        counts, parked = cast("list[list[bytes]]", await self._client.plain(partition, commands))
+        return replies.lanes(counts, parked)
+
+    async def stranded(
+        self,
+        partition: int,
+        lane: Lane,
+        *,
+        offset: int,
+        limit: int,
+        older_than_ms: int | None = None,
+        groups: Sequence[str] | None = None,
+    ) -> LanePart:
+        """What waits in a part of a lane; see ports.Outbox."""
+        keys = self._client.keys[partition]
+        call = self._client.call(
+            "stranded",
+            partition,
+            {"lane": keys.lane(lane)},
+            {
+                "prefix": keys.prefix,
+                "is_due": int(lane.kind == "due"),
+                "offset": offset,
+                "limit": limit,
+                "groups": _groups(groups),
+                "older_ms": _or_never(older_than_ms),
+                "bytes": _PART_BYTES,
+            },
+        )
+        _, now_ms, seen, more, *items = cast("list[Any]", await self._client.run(call))
+        return LanePart(tuple(self._records(items)), seen, more == 1, int(now_ms))
 
     async def keep(self, record: Record, *, reason: str, retry_after_ms: int | None) -> bool:
         """It stays, and says why; see ports.Outbox."""
@@ -63,29 +114,39 @@ class OutboxRole(MoveRole):
                 "epoch": record.epoch,
                 "reason": reason,
                 "retry_after_ms": _or_never(retry_after_ms),
+                "state": LETTERS[record.state],
             },
         )
 
-    async def moving(self, partition: int, *, limit: int) -> list[Exported]:
+    async def moving(
+        self,
+        partition: int,
+        *,
+        limit: int,
+        offset: int = 0,
+        groups: Sequence[str] | None = None,
+    ) -> list[Exported]:
         """Moves that have begun and not ended; see ports.Outbox."""
         keys = self._client.keys[partition]
-        (ids,) = await self._client.plain(
-            partition, [["ZRANGE", keys.moving, 0, limit - 1]], timeout_s=CALL_TIMEOUT_S
+        call = self._client.call(
+            "moving",
+            partition,
+            {"moving": keys.moving},
+            {"prefix": keys.prefix, "offset": offset, "limit": limit, "groups": _groups(groups)},
         )
-        names = [task_id.decode() for task_id in cast("list[bytes]", ids)]
-        if not names:
-            return []
-        flats = await self._client.plain(
-            partition, [["HGETALL", keys.task(task_id)] for task_id in names]
-        )
+        _, now_ms, *items = cast("list[Any]", await self._client.run(call))
         return [
-            replies.exported(self.region, task_id, flat)
-            for task_id, flat in zip(names, flats, strict=True)
-            if replies.fields(flat).get("s") == LETTERS[State.MOVING].encode()
+            replies.exported(self.region, task_id.decode(), flat, int(now_ms))
+            for task_id, flat in items
         ]
 
     async def begin_export(
-        self, record: Record, target: str, *, groups: Sequence[str]
+        self,
+        record: Record,
+        target: str,
+        *,
+        groups: Sequence[str],
+        reason: MoveReason | None = None,
     ) -> Exported | None:
         """State MOVING, epoch + 1, target written down; see ports.Outbox."""
         reply = await self._move(
@@ -96,19 +157,55 @@ class OutboxRole(MoveRole):
                 "epoch": record.epoch,
                 "target": target,
                 "groups": ",".join(groups),
+                "reason": reason or "",
+                "state": LETTERS[record.state],
             },
         )
         if reply[0] != "ok":
             return None
-        return replies.exported(self.region, record.task_id, reply[1])
+        return replies.exported(self.region, record.task_id, reply[2], int(reply[1]))
 
-    async def ack_export(self, task_id: str, epoch: int, target: str, *, keep_ms: int) -> bool:
+    async def ack_export(
+        self, task_id: str, epoch: int, target: str, *, keep_ms: int, order_ms: int = 0
+    ) -> bool:
         """What is left here is a pointer; see ports.Outbox."""
         return await self._said_ok(
             "ack_export",
             task_id,
-            {"task_id": task_id, "epoch": epoch, "target": target, "keep_ms": keep_ms},
+            {
+                "task_id": task_id,
+                "epoch": epoch,
+                "target": target,
+                "keep_ms": keep_ms,
+                "order_ms": order_ms,
+                "count_ttl_ms": EVACUATED_MS,
+            },
         )
+
+    async def passed(self, partition: int, order_ms: int, kept: Mapping[str, int]) -> None:
+        """What stays, by reason; see ports.Outbox."""
+        keys = self._client.keys[partition]
+        flat = [part for reason, number in kept.items() for part in (reason, number)]
+        args = {"order_ms": order_ms, "ttl_ms": EVACUATED_MS, "kept": json.dumps(flat)}
+        call = self._client.call("passed", partition, {"evacuated": keys.evacuated}, args)
+        await self._client.run(call)
+
+    async def evacuated(self, order_ms: int) -> Evacuated:
+        """How far an evacuation has come; see ports.Evacuations."""
+        parts = await asyncio.gather(*map(self._evacuated, range(self.partitions)))
+        moved, remaining, kept = 0, 0, Counter[str]()
+        for counts, tally in parts:
+            stays = replies.kept(tally, order_ms)
+            moved += replies.moved(tally, order_ms)
+            remaining += max(0, replies.waiting(counts) - stays.total())
+            kept.update(stays)
+        return Evacuated(moved, remaining, kept)
+
+    async def _evacuated(self, partition: int) -> tuple[dict[str, bytes], dict[str, bytes]]:
+        keys = self._client.keys[partition]
+        commands = [["HGETALL", keys.counts], ["HGETALL", keys.evacuated]]
+        counts, tally = await self._client.plain(partition, commands)
+        return replies.fields(counts), replies.fields(tally)
 
     async def abort_export(
         self, task_id: str, epoch: int, target: str, *, reason: str, retry_after_ms: int | None
@@ -140,6 +237,7 @@ class InboxRole(MoveRole):
         *,
         hops: bytes,
         timeout_s: float,
+        delay_ms: int = 0,
         is_fresh: Callable[[], bool] = lambda: True,
     ) -> ImportAnswer:
         """Store a moved task, idempotent by id and epoch; see ports.Inbox."""
@@ -150,13 +248,15 @@ class InboxRole(MoveRole):
         not_after_ms = await self._client.nodes.server_now_ms(partition) + wait_ms
         if not is_fresh():
             return "late"
+        died = task.former is State.DEAD_LETTER
+        crashes = 0 if died else task.record.crashes
         call = self._client.call(
             "import_task",
             partition,
             {
                 **_move_keys(keys, task_id),
-                "ready": keys.ready(task.queue, task.priority),
-                "wake": keys.wake(task.queue),
+                "ready": keys.ready(task.queue, task.priority, suspect=crashes > 0),
+                "wake": keys.suspects(task.queue) if crashes else keys.wake(task.queue),
             },
             {
                 "deployment": self._client.fleet.deployment,
@@ -172,12 +272,14 @@ class InboxRole(MoveRole):
                 "fence": ",".join(task.record.fence),
                 "token": task.record.token,
                 "hops": hops,
-                "hop_count": task.hop_count + 1,
+                "hop_count": task.hop_count + died,
                 "max_crashes": unless_default(task.max_crashes),
                 "done_key": task.done_key,
                 "age_ms": task.record.created_ms - birth_ms(task_id),
                 "expires_ms": task.record.expires_ms or "",
                 "keep_ms": self._kept_ms(task.queue, task.done_key),
+                "crashes": crashes or "",
+                "delay_ms": delay_ms,
             },
         )
         reply = await self._client.run(call, timeout_s=timeout_s)
@@ -228,13 +330,19 @@ def _move_keys(keys: PartitionKeys, task_id: str) -> dict[str, str]:
         "memory": keys.memory(task_id),
         "imports": keys.imports,
         "counts": keys.counts,
+        **keys.due,
         "expiry": keys.expiry,
         "dead": keys.dead,
         "dead_until": keys.dead_until,
         "outbox": keys.outbox,
         "moving": keys.moving,
         "hooks": keys.hooks,
+        "evacuated": keys.evacuated,
     }
+
+
+def _groups(groups: Sequence[str] | None) -> str:
+    return _ANY if groups is None else ",".join(groups)
 
 
 def _or_never(after_ms: int | None) -> Arg:

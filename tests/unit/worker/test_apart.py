@@ -186,6 +186,16 @@ async def test_nothing_begins_that_is_not_to_begin(
     assert world.said == []
 
 
+async def test_nothing_begins_once_operators_let_nothing_start_and_its_child_is_kept(
+    world: World,
+) -> None:
+    before = await world.pid()
+    ran = await apart.attempt(world.job("dies"), world.children, Halt(), lambda: False)
+    assert ran.verdict == HandedBack()
+    assert world.said == []
+    assert await world.pid() == before
+
+
 async def test_a_doubtful_lease_is_known_in_the_child(world: World) -> None:
     job = world.job("doubts")
     job.signals.doubtful.set()

@@ -1,6 +1,6 @@
 """A courier that stood still with what it had read carries nothing twice."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -10,7 +10,7 @@ from tradewind.fleet import Fleet, RedisTarget, Region
 from tradewind.limits import IMPORT_MEMORY_MS, NOT_AFTER_MS
 from tradewind.policy.relocate import Relocation
 from tradewind.state import State
-from tradewind.task import Exported, Finish, NewTask, Priority, Record
+from tradewind.task import Exported, Finish, MoveReason, NewTask, Priority, Record
 from tradewind.testing import MemoryStore
 from worker.courier import Courier
 from worker.views import Views
@@ -61,25 +61,39 @@ class Slow(MemoryStore):
         super().__init__(HERE, yard.fleet, yard.clock)
         self.room, self._yard = yard.source.room, yard
 
-    async def moving(self, partition: int, *, limit: int) -> list[Exported]:
+    async def moving(
+        self,
+        partition: int,
+        *,
+        limit: int,
+        offset: int = 0,
+        groups: Sequence[str] | None = None,
+    ) -> list[Exported]:
         found = await super().moving(partition, limit=limit)
         for exported in found:
             await self._yard.meanwhile(exported.record.task_id)
         return found
 
-    async def begin_export(self, record: Record, target: str, *, groups: object) -> Exported | None:
+    async def begin_export(
+        self,
+        record: Record,
+        target: str,
+        *,
+        groups: Sequence[str],
+        reason: MoveReason | None = None,
+    ) -> Exported | None:
         exported = await super().begin_export(record, target, groups=["eu"])
         await self._yard.meanwhile(record.task_id)
         return exported
 
 
-async def to_there(*_: object) -> Relocation:
+def to_there(*_: object) -> Relocation:
     return Relocation(THERE, "", permanent=False)
 
 
 @pytest.fixture
 def yard(monkeypatch: pytest.MonkeyPatch) -> Yard:
-    monkeypatch.setattr(Courier, "_relocate", to_there)
+    monkeypatch.setattr("worker.courier.choose", to_there)
     return Yard()
 
 

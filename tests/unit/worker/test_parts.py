@@ -5,14 +5,11 @@ import pytest
 from tradewind.clock import ManualClock
 from tradewind.fleet import Fleet, QueuePolicy
 from tradewind.handlers import App
-from tradewind.task import Heartbeat, LiveWorker
-from tradewind.view import RegionView
 from worker.line import Line
 from worker.pool import Pace, Pool, new_worker_id
 from worker.reach import Reach
 from worker.timers import Timers
 from worker.upkeep import longest_lease_ms, share_of
-from worker.views import view_of
 
 
 def test_workers_share_the_partitions_without_overlap_or_gap() -> None:
@@ -108,7 +105,7 @@ def test_the_heartbeat_tells_rate_and_service_time() -> None:
     pace = Pace(pool, clock)
     for _ in range(20):
         clock.advance(100)
-        pace.ended([0.5])
+        pace.ended([("a", 0.5)])
     pace.busy = 3
     pace.depths[7] = (5, 99)
     beat = pace.beat()
@@ -120,38 +117,3 @@ def test_the_heartbeat_tells_rate_and_service_time() -> None:
 
 def test_worker_ids_differ_within_one_process() -> None:
     assert new_worker_id("eu") != new_worker_id("eu")
-
-
-def beat(worker_id: str, depths: dict[int, tuple[int, int]]) -> LiveWorker:
-    base = Heartbeat(
-        worker_id=worker_id,
-        region="us",
-        queues=("default",),
-        handlers=(f"only-{worker_id}", "both"),
-        slots=4,
-        busy=1,
-        rate=2.0,
-        service_s=0.5,
-        started_ms=0,
-        version="1",
-        depths=depths,
-    )
-    return LiveWorker(base, 0)
-
-
-def test_a_region_is_the_sum_of_its_workers_with_the_newest_depth_of_each_partition() -> None:
-    workers = [beat("a", {0: (9, 100), 1: (2, 50)}), beat("b", {0: (3, 200)})]
-    assert view_of("us", 80.0, workers, full=False) == RegionView(
-        "us",
-        80.0,
-        depth=5,
-        slots=8,
-        free_slots=6,
-        rate=4.0,
-        service_s=0.5,
-        served={"default": frozenset({"only-a", "only-b", "both"})},
-    )
-
-
-def test_a_region_without_workers_serves_nothing() -> None:
-    assert view_of("us", 80.0, [], full=False) == RegionView("us", 80.0)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import secrets
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import NoReturn
 
@@ -13,9 +13,11 @@ import pytest
 from tests.unit.worker.world import KEEP_MS, PLACE, Parts, a_task, claims
 from tradewind.attempts.settle import HandedBack
 from tradewind.fleet import Fleet
+from tradewind.handlers import Context
 from tradewind.state import State
 from tradewind.store.region_store import RegionStore
 from tradewind.task import Claim, Crash, Record
+from worker.pool import Pace
 from worker.run import Ran
 from worker.runner import Runner
 
@@ -167,6 +169,32 @@ async def test_what_arrives_while_the_worker_stops_is_handed_back(
     assert runner.handed_back == {claim.partition}
 
 
+async def test_the_pace_sees_an_attempt_until_its_handler_ends_and_not_until_it_is_settled(
+    home: RegionStore, one_region: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, release, seen = asyncio.Event(), asyncio.Event(), list[object]()
+
+    async def tells(ctx: Context) -> None:
+        begun.set()
+        await release.wait()
+        ctx.progress(0.5)  # nobody sends it before the attempt ends: its settlement has to wait
+
+    def ended(_: Pace, ended: Sequence[tuple[str, float]]) -> None:
+        seen.append((ended[0][0], parts.pace.running(), runner.active()))
+
+    monkeypatch.setattr("worker.pool.Pace.ended", ended)
+    parts = Parts(home, one_region, tells)
+    async with runner_of(home, parts) as runner:
+        runner.start(await claims(home, 1), parts.clock.monotonic_ms(), stopping=False)
+        await begun.wait()
+        ((name, began_ms),) = parts.pace.running()
+        assert 0 < began_ms <= parts.clock.monotonic_ms()
+        assert parts.pace.beat().timings["t"].lately > 0.9
+        release.set()
+        await runner.idle()
+    assert (name, seen) == ("t", [("t", [], True)])
+
+
 async def suspect(home: RegionStore, crashes: int) -> Claim:
     """The claim of a task that has crashed before; `crashes` with the one that is booked now."""
     await home.enqueue([a_task(secrets.randbits(30))], timeout_s=5)
@@ -190,7 +218,7 @@ async def test_a_suspect_takes_no_slot_and_its_death_is_counted(
     async with runner_of(home, parts) as runner:
         for claim in (second, last):
             runner.start([claim], parts.clock.monotonic_ms(), stopping=False)
-            assert (runner.busy, len(runner.suspects)) == (0, 1)
+            assert (runner.busy, len(runner.suspects), parts.pace.running()) == (0, 1, [])
             await runner.idle()
     await parts.children.close()
     records = [await home.read(claim.task_id) for claim in (second, last)]

@@ -9,6 +9,7 @@ from tradewind.fleet import Fleet
 from tradewind.limits import HOUR_MS, MAX_EXPIRE, MINUTE_MS
 from tradewind.store.region_store import RegionStore
 from worker.courier import Courier
+from worker.couriers.imports import Imports
 from worker.upkeep import Keeper
 from worker.views import Views
 
@@ -38,6 +39,7 @@ async def test_more_than_one_sweep_ends_is_ended_at_once(
         home,
         parts.pool,
         courier=Courier(home, one_region, {}, Views("eu-west", one_region, {}, clock), clock=clock),
+        imports=Imports(home, one_region, {}),
         reach=parts.reach,
         clock=clock,
         on_swept=lambda partition, what: note(partition, what.expired),
@@ -66,6 +68,7 @@ class Rounds:
             home,
             parts.pool,
             courier=Courier(home, fleet, {}, views, clock=self.clock),
+            imports=Imports(home, fleet, {}),
             reach=parts.reach,
             clock=self.clock,
             on_swept=lambda partition, _what: self._note(partition),

@@ -1,7 +1,7 @@
 #!lua
 -- import_task: a moved task arrives. Idempotent by id and epoch; the memory of it has no TTL until
 -- settle_import, so a repeat after any delay finds it. Attempts start afresh, the token does not.
--- What expired on its way is stored EXPIRED.
+-- What is not due yet waits SCHEDULED; what expired on its way is stored EXPIRED.
 --
 -- KEYS[1] identity  HASH    of this partition
 -- KEYS[2] record    HASH
@@ -9,8 +9,11 @@
 -- KEYS[4] imports   ZSET    task_id -> imported_ms, unsettled
 -- KEYS[5] counts    HASH
 -- KEYS[6] ready     LIST
--- KEYS[7] wake      LIST
+-- KEYS[7] wake      LIST    the hint of that list
 -- KEYS[8] expiry    ZSET    task_id -> expires_ms, of what waits
+-- KEYS[9] due_high     ZSET  task_id -> due_ms
+-- KEYS[10] due_normal  ZSET
+-- KEYS[11] due_low     ZSET
 -- ARGV[1] deployment    must be this one's
 -- ARGV[2] region        must be this one
 -- ARGV[3] prefix
@@ -30,27 +33,15 @@
 -- ARGV[17] age_ms       int, from the time that its id tells to its acceptance
 -- ARGV[18] expires_ms   int, "" = never
 -- ARGV[19] keep_ms      int, of its record once expired
+-- ARGV[20] crashes      int, "" = none
+-- ARGV[21] delay_ms     int, until it is due; 0: it is
 -- RETURNS {"imported"} | {"known"} | {"refused"} | {"late"} | {"foreign", deployment, region}
--- @include read now counts wake changed ready ended over memory
+-- @include read now places counts wake changed ready ended due delay over memory arrival
 local identity, record, memory, imports, counts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local prefix, task_id, epoch = ARGV[3], ARGV[4], tonumber(ARGV[5])
-local who = redis.call('HMGET', identity, 'deployment', 'region')
-if who[1] ~= ARGV[1] or who[2] ~= ARGV[2] then
-  return { 'foreign', who[1] or '', who[2] or '' }
-end
-local came, refused = remembered(memory)
-if came >= epoch then
-  return { 'known' }
-end
-if refused >= epoch then
-  return { 'refused' }
-end
-local v = read(record, 's', 'ep')
-if v[1] and tonumber(v[2]) >= epoch then
-  return { v[1] == 'REFUSED' and 'refused' or 'known' }
-end
-if v[1] and v[1] ~= 'FORWARDED' and v[1] ~= 'REFUSED' then
-  return { 'refused' }
+local item = not_coming(identity, memory, record, { ARGV[1], ARGV[2] }, epoch)
+if item then
+  return item
 end
 local now_ms = math.floor(now_us() / 1000)
 if now_ms > tonumber(ARGV[6]) then
@@ -64,6 +55,7 @@ redis.call('PERSIST', record)
 if ARGV[11] ~= '' then redis.call('HSET', record, 'fn', ARGV[11]) end
 if ARGV[15] ~= '' then redis.call('HSET', record, 'mc', ARGV[15]) end
 if ARGV[16] ~= '' then redis.call('HSET', record, 'dd', ARGV[16]) end
+if ARGV[20] ~= '' then redis.call('HSET', record, 'cr', ARGV[20]) end
 if ARGV[18] ~= '' then redis.call('HSET', record, 'ex', ARGV[18], 'xk', ARGV[19]) end
 redis.call('SET', memory, 'in ' .. ARGV[5])
 redis.call('ZADD', imports, int(now_ms), task_id)
@@ -72,6 +64,13 @@ if ARGV[18] ~= '' and is_over(ARGV[18], now_ms) then
   return { 'imported' }
 end
 may_expire(KEYS[8], record, task_id)
-make_ready(prefix, counts, record, task_id, ARGV[7], ARGV[9], now_ms, false)
-wake(KEYS[7])
+if tonumber(ARGV[21]) > 0 then
+  delay(prefix, counts, { KEYS[9], KEYS[10], KEYS[11] },
+    { record = record, id = task_id, queue = ARGV[7], priority = ARGV[9] }, 'SCHEDULED',
+    now_ms + tonumber(ARGV[21]), KEYS[7])
+else
+  local place = place_of(ARGV[9], ARGV[20] ~= '' and ARGV[20])
+  make_ready(prefix, counts, record, task_id, ARGV[7], place, now_ms, false)
+  wake(KEYS[7])
+end
 return { 'imported' }

@@ -1,6 +1,6 @@
 """What a region holds, as mutable values; the rest of the package changes them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tradewind.state import FINAL, Event, Mark, State, after
 from tradewind.task import Failure, Pointer, Priority, Record
@@ -53,6 +53,8 @@ class Cell:
     notice_tries: int = 0
     target: str = ""  # MOVING
     moving_since_ms: int = 0
+    former: State = State.PENDING  # MOVING: in which it left
+    move_reason: str = ""  # MOVING, of one that waited
     progress: float = 0.0
     note: str = ""
     gone_at_ms: int | None = None  # ended: when it is forgotten
@@ -99,6 +101,7 @@ class Cell:
             cancel_requested=self.cancel_keep_ms is not None,
             progress=self.progress,
             progress_note=self.note,
+            hop_count=self.hop_count,
         )
 
     def forget_run(self) -> None:
@@ -146,6 +149,15 @@ class Entry:
     request_tag: bytes
     gone_at_ms: int
     freed: State | None = None  # what its task ended in
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the evacuation that was ordered then has done in a partition."""
+
+    order_ms: int
+    moved: int = 0
+    kept: dict[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(slots=True)

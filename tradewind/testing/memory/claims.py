@@ -118,6 +118,7 @@ class TakingRole(Role):
         cell.go(Event.CLAIM)
         cell.token = max(cell.token + 1, now_ms * 1000)
         cell.attempts += 1
+        cell.failover = ""  # why it had not left
         cell.worker_id, cell.started_ms = worker_id, now_ms
         cell.lease_until_ms = now_ms + lease_ms
         suspect = cell.is_suspect

@@ -56,11 +56,7 @@ class IntakeRole(Role):
             self.room.end(cell, cell.expired_keep_ms)
         elif start_ms > now_ms:
             cell.state, cell.due_ms = State.SCHEDULED, start_ms
-            partition = ids.parse(cell.task_id).partition
-            others = self.room.cells(partition, State.SCHEDULED, State.FAILED)
-            if all(cell is other or other.due_ms > start_ms for other in others):
-                self.room.hints.set(cell)  # somebody has to know when to look
-            self.room.changed(cell)
+            self.room.delay(cell)
         else:
             self.room.ready(cell, now_ms)
 

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 from tradewind import ids
 from tradewind.clock import Clock
+from tradewind.control import EMPTY, NEVER
 from tradewind.fleet import Fleet, QueuePolicy
 from tradewind.limits import REQUEST_ID_WINDOW_MS
 from tradewind.state import Event, State
 from tradewind.task import Failure, Heartbeat, NewTask
-from tradewind.testing.memory.cells import Cell, Entry, Memory, Stub
+from tradewind.testing.memory.cells import Cell, Entry, Memory, Stub, Tally
 from tradewind.testing.memory.news import Hints, News
 
 
@@ -23,6 +24,9 @@ class Room:
         self.memories: dict[str, Memory] = {}  # of imports
         self.couriers: dict[int, tuple[str, int]] = {}  # by partition: worker id, until
         self.beats: dict[str, tuple[int, Heartbeat]] = {}
+        self.promised, self.control = NEVER, EMPTY  # of the control document
+        self.audit: list[tuple[tuple[int, int], bytes]] = []  # by place, the latest last
+        self.tallies: dict[int, Tally] = {}  # by partition, of the last evacuation
         self.hints = Hints(clock)
         self.changes, self.cancels = News(), News()
         self._held: dict[int, dict[str, Cell | Stub]] = {}
@@ -124,6 +128,14 @@ class Room:
         cell.place = self._first if at_head else self._last
         cell.ready_ms, cell.due_ms, cell.is_parked = since_ms, 0, False
         self.hints.set(cell)
+        self.changed(cell)
+
+    def delay(self, cell: Cell) -> None:
+        """SCHEDULED or FAILED: of the first one that is due somebody has to know when to look."""
+        partition = ids.parse(cell.task_id).partition
+        others = self.cells(partition, State.SCHEDULED, State.FAILED)
+        if all(cell is other or other.due_ms > cell.due_ms for other in others):
+            self.hints.set(cell)
         self.changed(cell)
 
     def end(self, cell: Cell, keep_ms: int) -> None:

@@ -4,7 +4,9 @@ from tradewind.clock import Clock, SystemClock
 from tradewind.fleet import Fleet
 from tradewind.state import State
 from tradewind.task import Claim
+from tradewind.testing.memory.audit import AuditRole
 from tradewind.testing.memory.claims import TakingRole
+from tradewind.testing.memory.control import RegisterRole
 from tradewind.testing.memory.endings import EndingsRole
 from tradewind.testing.memory.intake import IntakeRole
 from tradewind.testing.memory.moves import InboxRole, OutboxRole
@@ -25,6 +27,8 @@ class MemoryStore(
     OutboxRole,
     InboxRole,
     RepairsRole,
+    RegisterRole,
+    AuditRole,
 ):
     """Implements every interface of ports.py with dictionaries, by the same rules as the scripts.
 

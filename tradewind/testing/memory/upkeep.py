@@ -146,7 +146,11 @@ class UpkeepRole(Role):
     async def workers(self) -> list[LiveWorker]:
         """Live workers of the region."""
         ages = [(beat, self.room.now_ms - at_ms) for at_ms, beat in self.room.beats.values()]
-        return [LiveWorker(beat, age_ms) for beat, age_ms in ages if age_ms < WORKER_GONE_MS]
+        return [
+            LiveWorker(beat, max(0, age_ms))
+            for beat, age_ms in ages
+            if abs(age_ms) < WORKER_GONE_MS
+        ]
 
 
 def _is_due(at_ms: int | None, now_ms: int) -> bool:

@@ -13,6 +13,7 @@ local function take(c, t, ticket, list, reply)
   change(c.prefix, t.record, t.id, t.revision, more[5], 's', 'PROCESSING', 'tk', token,
     'at', attempt, 'wk', c.worker_id, 'sa', c.now_ms_text)
   if more[3] then c.gone[#c.gone + 1] = t.id end
+  if more[9] then redis.call('HDEL', t.record, 'fo') end -- why it had not left
   c.leased[#c.leased + 1] = list.lease_until
   c.leased[#c.leased + 1] = t.id
   list.taken = list.taken + 1

@@ -1,0 +1,101 @@
+"""tradewind evacuate and tradewind moves."""
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import TASK_ID, Run
+from tradewind.client import Admin
+from tradewind.client.moves import EvacuationStatus
+
+
+def test_evacuate_says_what_moved_and_what_stays_and_why(
+    run: Run, router: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("evacuate", "eu-west", "--rate", "50", "--router", router) == 0
+    out, _ = capsys.readouterr()
+    assert out.splitlines() == ["eu-west: 1,200 tasks moved", "  7 stay: full", "  2 stay: pinned"]
+
+
+def test_evacuate_as_json_is_the_last_word(
+    run: Run, router: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("evacuate", "eu-west", "--router", router, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["evacuation"] == {
+        "moved": 1_200,
+        "remaining": 0,
+        "kept": {"pinned": 2, "full": 7},
+        "done": True,
+    }
+
+
+def test_a_dry_run_says_what_would_move(
+    run: Run, router: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("evacuate", "eu-west", "--dry-run", "--router", router) == 0
+    assert "eu-west: 1,200 tasks would move" in capsys.readouterr().out
+
+
+def test_an_order_that_is_taken_back_is_no_success(
+    run: Run, router: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("evacuate", "taken-back", "--router", router) == 1
+    assert "was ended: it is ordered no more" in capsys.readouterr().out
+
+
+def test_an_interrupted_watch_says_that_the_order_stands(
+    run: Run, router: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def interrupted(*_: Any, **__: Any) -> AsyncGenerator[EvacuationStatus, None]:
+        yield EvacuationStatus(1, 2, {}, done=False)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Admin, "evacuate", interrupted)
+    assert run("evacuate", "eu-west", "--router", router) == 130
+    _, err = capsys.readouterr()
+    assert "The order stands" in err
+    assert "tradewind activate eu-west" in err
+
+
+def test_moves_are_listed_with_where_they_lead(
+    run: Run, router: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("moves", "list", "--router", router) == 0
+    out, _ = capsys.readouterr()
+    for text in (TASK_ID, "eu-west", "us-east", "unserved", "SCHEDULED", "2023-11-14"):
+        assert text in out
+    assert run("moves", "list", "--router", router, "--json") == 0
+    (move,) = json.loads(capsys.readouterr().out)["moves"]
+    assert (move["task_id"], move["epoch"]) == (TASK_ID, 2)
+
+
+def test_no_moves_and_who_was_silent(
+    run: Run, router: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("moves", "list", "--region", "ap-south", "--router", router) == 0
+    assert capsys.readouterr().out == "nothing is on its way\n"
+    assert run("moves", "list", "--region", "us-east", "--router", router) == 0
+    out, err = capsys.readouterr()
+    assert out == "", "nobody knows"
+    assert "us-east" in err
+
+
+def test_a_forced_end_says_that_the_task_may_run_twice(
+    run: Run, router: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("moves", "retarget", TASK_ID, "--router", router) == 1
+    assert "no answer from region us-east" in capsys.readouterr().err
+    assert run("moves", "retarget", TASK_ID, "--force", "--router", router) == 0
+    out, err = capsys.readouterr()
+    assert f"{TASK_ID}: the move was ended: it is PENDING in eu-west" in out
+    assert "it runs twice" in err
+
+
+def test_a_task_on_no_move_is_told_of(
+    run: Run, router: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("moves", "retarget", "another", "--router", router) == 0
+    assert "another: it is on no move: COMPLETED in eu-west" in capsys.readouterr().out

@@ -1,0 +1,82 @@
+"""Where a task of one region may go: its own words, the rules of today and the regions as seen.
+
+What couriers do by it, and what a router says beforehand that they would do. Pure.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tradewind import codec
+from tradewind.control import Control
+from tradewind.errors import NoRegionPermitted
+from tradewind.fleet import Fleet
+from tradewind.policy import rules
+from tradewind.policy.relocate import Relocation, Stranded, relocate
+from tradewind.state import State
+from tradewind.task import Draft, Record
+from tradewind.v1.task_pb2 import TASK_STATE_DEAD_LETTER, Hop, TaskSpec
+from tradewind.view import RegionView
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a choice depends on besides the task: all of one moment."""
+
+    source: str
+    fleet: Fleet
+    views: Sequence[RegionView]
+    control: Control
+    now_ms: int  # by the clock of the source
+
+
+def choose(record: Record, now: Situation) -> Relocation:
+    """Pick where a task of `now.source` may go next."""
+    try:
+        spec = codec.unpack(record.packed).spec
+        stays = codec.hops(record.hops)
+        fence_now = rules.resolve(_draft(spec), now.fleet).fence
+    except codec.DamagedRecord as error:
+        return Relocation("", str(error), permanent=True)
+    except NoRegionPermitted as error:
+        return Relocation("", f"today's rules: {error}", permanent=True)
+    stranded = Stranded(
+        source=now.source,
+        queue=spec.queue or "default",
+        name=spec.name,
+        fence=record.fence,
+        fence_now=fence_now,
+        pin=spec.pin_region,
+        visited=[now.source, *(stay.region for stay in stays)],
+        hop_count=record.hop_count,
+        waits=record.state is not State.DEAD_LETTER,
+        moved_ms_ago=now.now_ms - max(_left_waiting(stays), default=-math.inf),
+    )
+    views = [replace(view, state=now.control.state(view.name)) for view in now.views]
+    return relocate(stranded, views, now.fleet)
+
+
+def queue_of(record: Record) -> str:
+    """The queue of a task; empty if its record cannot be read."""
+    try:
+        return codec.unpack(record.packed).spec.queue or "default"
+    except codec.DamagedRecord:
+        return ""
+
+
+def _left_waiting(stays: Iterable[Hop]) -> list[int]:
+    """When stays ended that the task left while it waited."""
+    return [stay.at.ToMilliseconds() for stay in stays if stay.state != TASK_STATE_DEAD_LETTER]
+
+
+def _draft(spec: TaskSpec) -> Draft:
+    """As much of the submit as rules match on."""
+    return Draft(
+        name=spec.name,
+        queue=spec.queue or "default",
+        tenant=spec.tenant,
+        labels=dict(spec.labels),
+        affinity_key=spec.affinity_key,
+        residency=tuple(spec.residency),
+        pin_region=spec.pin_region,
+    )
