@@ -1,20 +1,25 @@
-"""Case C50: residency holds where the region is lost, and where it is misspelt.
+"""Case C50: residency holds where the region is lost, where work moves, and where it is misspelt.
 
 Dead letters (b) and repeats at another gateway (d) are in test_moves.py.
 """
 
 import uuid
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
 from tests.cases.bare import Bare, bare, names_a_time
+from tests.cases.conftest import APP
 from tests.cases.pair import EU, US, cut_redis
+from tests.harness.ledger import Ledger
 from tests.harness.patience import until
-from tests.harness.yard import Yard
+from tests.harness.yard import Yard, yard
 from tests.rpc.running import fields_of
+from tradewind import TaskOptions
+from tradewind.client.admin import DeadFilter
 from tradewind.errors import HomeUnreachable, NoRegionReachable
 from tradewind.state import State
 
@@ -83,6 +88,130 @@ async def test_c50a_no_byte_of_a_fenced_task_leaves_a_region_that_is_lost(
         after = await client.submit("echo", {"value": mark}, residency=["eu"])
         task = await client.wait(after.task_id, timeout=30)
         assert (task.state, task.region) == (State.COMPLETED, EU)
+
+
+def marked() -> dict[str, str]:
+    """A text of its own for each part of a task that a caller fills."""
+    parts = ("payload", "error", "label", "tenant", "affinity", "key", "request", "result")
+    return {part: f"{part}-{uuid.uuid4().hex}" for part in parts}
+
+
+def fenced_by(marks: dict[str, str], *groups: str) -> TaskOptions:
+    """Options of a task that may be in these groups only, with a text in each part."""
+    return {
+        "labels": {"start": "eu", "note": marks["label"]},
+        "tenant": marks["tenant"],
+        "affinity_key": marks["affinity"],
+        "origin_region": "eu-west",
+        "residency": list(groups),
+    }
+
+
+async def test_c50_what_moves_inside_its_fence_is_never_seen_outside(world: Yard) -> None:
+    """Failover, redrive and purge of tasks that may be in two regions, ordered in the third."""
+    outside, marks = "ap-south", marked()
+    said = {"said": marks["error"] + marks["payload"]}
+    options = fenced_by(marks, "eu", "us")
+    keyed: TaskOptions = {**options, "idempotency_key": marks["key"]}
+    named: TaskOptions = {**options, "request_id": marks["request"]}
+    async with world.unseen(outside, marks), world.client(outside) as client:
+        moved = await client.submit("fail.in", {"regions": ["eu-west"], **said}, **keyed)
+        hopeless = await client.submit(
+            "fail.in", {"regions": ["eu-west", "us-east"], **said}, **named
+        )
+        done = await client.submit("echo", {"value": marks["result"]}, **options)
+        assert (await client.wait(done.task_id, timeout=30)).result == marks["result"]
+        assert (await client.wait(moved.task_id, timeout=30)).result == "us-east"
+        by_error = DeadFilter(error_contains=marks["error"])
+        task = await world.settled(client, hopeless.task_id)
+        assert marks["error"] in str(task.error)
+        assert (await client.admin.redrive(by_error))[0] == 1
+        task = await world.settled(client, hopeless.task_id)
+        assert task.state is State.DEAD_LETTER
+        assert {stay.region for stay in task.hops} == {"eu-west", "us-east"}
+        page = await client.admin.dead_tasks(by_error)
+        assert [each.task_id for each in page.tasks] == [hopeless.task_id]
+        for part in ("payload", "error", "label", "tenant", "affinity", "key", "result"):
+            assert any(world.mentions(each, marks[part]) for each in ("eu-west", "us-east")), part
+        assert (await client.admin.purge(DeadFilter(task_ids=[hopeless.task_id])))[0] == 1
+    for receipt in (moved, hopeless, done):
+        assert set(world.ledger.regions(receipt.task_id)) <= {"eu-west", "us-east"}
+
+
+# Two regions with a group, one without, and work that waits where nobody serves it moves soon.
+RESCUED = """\
+version: 1
+partitions: 16
+regions:
+  eu-west: {redis: "redis://127.0.0.1:6401", residency: [eu]}
+  eu-north: {redis: "redis://127.0.0.1:6402", residency: [eu]}
+  us-east: {redis: "redis://127.0.0.1:6403", residency: [us]}
+rules:
+  - {name: starts-in-eu, match: {labels: {start: eu}}, prefer: [eu-west]}
+health: {interval: 250ms, timeout: 1s}
+queues:
+  default: {lease: 1s, attempts: 1, failover: {on: [exhausted], max_hops: 2}}
+failover: {unserved_after: 1s, rescue_after: 3s}
+"""
+EU_PAIR = ("eu-west", "eu-north")
+
+
+@pytest.mark.chaos  # workers count as gone after 10 s, and first one region's are, then another's
+@pytest.mark.timeout(240)
+async def test_c50_the_fence_holds_while_its_own_workers_are_gone(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    marks = marked()
+    options = fenced_by(marks, "eu")
+    one_slot = ("--concurrency", "1")
+    async with (
+        yard(tmp_path, RESCUED, APP, ledger.from_here(), *one_slot) as world,
+        world.unseen("us-east", marks),
+        world.client("eu-west") as client,
+        world.client("us-east") as outside,
+    ):
+        said = {"said": marks["error"]}
+        held = await client.submit("sleep", {"seconds": 3600}, pin_region="eu-west")
+        await until(lambda: world.ledger.count("start")[held.task_id] == 1, "eu-west is busy")
+        waiting = [
+            *[await client.submit("echo", {"value": marks["result"]}, **options) for _ in range(5)],
+            await client.submit("fail.in", {"regions": ["eu-north"], **said}, **options),
+            await outside.submit("echo", {"value": marks["payload"]}, **options),
+        ]
+        assert {receipt.region for receipt in waiting} == {"eu-west"}
+
+        for region in EU_PAIR:
+            world.supervisor.disable_restart(f"worker-{region}")
+        world.supervisor.kill("worker-eu-west")
+        for receipt in waiting:
+            task = await world.settled(outside, receipt.task_id)
+            assert [stay.region for stay in task.hops] == ["eu-west", "eu-north"]
+            assert task.state in {State.COMPLETED, State.DEAD_LETTER}
+
+        world.supervisor.kill("worker-eu-north")
+        keyed: TaskOptions = {**options, "idempotency_key": marks["key"]}
+        stuck = [
+            await client.submit("echo", {"value": marks["payload"]}, **keyed),
+            await outside.submit("echo", {"value": marks["payload"]}, **options),
+        ]
+        free = await client.submit("sleep", labels={"start": "eu"})
+        assert (await client.wait(free.task_id, timeout=90)).region == "us-east"
+        for receipt in stuck:
+            assert (await outside.get(receipt.task_id)).state is State.PENDING
+        assert (await outside.admin.redrive(DeadFilter(error_contains=marks["error"])))[0] == 1
+
+        for region in EU_PAIR:
+            await cut_redis(world, region)
+        with pytest.raises(NOWHERE):
+            await outside.submit("echo", {"value": marks["payload"]}, deadline=5, **options)
+        for region in EU_PAIR:
+            await world.supervisor.revive(f"redis-{region}")
+            await world.supervisor.revive(f"worker-{region}")
+        for receipt in stuck:
+            assert (await world.settled(outside, receipt.task_id)).region in EU_PAIR
+        await client.cancel(held.task_id)
+    ran = {line.region for each in (*waiting, *stuck) for line in world.ledger.lines(each.task_id)}
+    assert ran <= set(EU_PAIR)
 
 
 @pytest.mark.parametrize("group", ["EU", "eu ", " eu", "", "mars", "eu,us", "*"])
