@@ -118,7 +118,7 @@ def _routes(seen: Evidence) -> Table:
         title="Where tasks went when they were submitted, and what decided it",
         title_justify="left",
         caption="home: the nearest region; affinity: where equal keys go; spill: the nearest was "
-        "busy; ledger: where repeats of the key are recognised",
+        "busy; detour: it was full or out; ledger: where repeats of the key are recognised",
         caption_justify="left",
     )
     made.add_column("from \\ to")

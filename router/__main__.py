@@ -37,7 +37,7 @@ from tradewind.startup import (
 from tradewind.stops import Stops
 from tradewind.store.region_store import RegionStore
 
-DEFAULT_LISTEN: Final = "127.0.0.1:7070"  # contract section 2
+DEFAULT_LISTEN: Final = "127.0.0.1:7070"
 DEFAULT_HTTP: Final = "127.0.0.1:8070"
 _EXAMPLE: Final = """example:
   tradewind router --config regions.yaml --region eu-west --listen 127.0.0.1:7070

@@ -1,4 +1,4 @@
-"""Cancelling a task where it is (design section 7): at its owner, after a move in doubt ended.
+"""Cancelling a task where it is: at its owner, after a move in doubt ended.
 
 What waits or is dead ends at once, and its key is free again. What runs is asked to stop, and the
 answer waits a moment for its holder's word. A move under way is ended first, one way or the other.
@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from router.failures import report
 from router.job import Deadline
 from router.keys import Keys, stored_spec
-from router.lookup import Lookup
+from router.lookup import SILENT_AFTER_S, Lookup
 from router.watch import Watches
 from tradewind import wire
 from tradewind.errors import (
@@ -34,7 +34,6 @@ from tradewind.task import (
 )
 
 CONFIRMED_WITHIN_S: Final = 2.0  # a handler that takes longer to stop is answered as `requested`
-_CALL_S: Final = 3.0  # of one region's answer, as for a read
 _PAUSE_S: Final = 0.02  # before a task that was on its way is looked for again
 _BACK_AFTER_MS: Final = 1_000  # a move that we ended and did not cancel begins again after this
 _LATER: Final = 256  # keys of running tasks that are freed without another cancel
@@ -91,14 +90,14 @@ class Canceller:
 
     async def _cancel(self, task_id: str, deadline: Deadline) -> Cancellation:
         while True:
-            record = await self._lookup.find(task_id)
+            record = await self._lookup.find(task_id, deadline=deadline)
             outcome = await self._at_owner(record)
             if isinstance(outcome, Cancelled):
                 return await self._ended(await self._lookup.find(task_id))
             if isinstance(outcome, CancelRequested):
                 return await self._confirmed(record, deadline)
             if outcome is not None:
-                ended = await self._lookup.find(task_id)
+                ended = await self._lookup.find(task_id, deadline=deadline)
                 return Cancellation(ended, cancelled=False, requested=False)
             if deadline.is_over:
                 raise RegionSilent([record.target or record.region])
@@ -117,7 +116,7 @@ class Canceller:
         # A late repeat of its submit must find that it was cancelled.
         keep_ms = max(retention.completed_ms, REQUEST_ID_WINDOW_MS)
         try:
-            async with asyncio.timeout(_CALL_S):
+            async with asyncio.timeout(SILENT_AFTER_S):
                 outcome = await self._stores[record.region].cancel(
                     record.task_id, retention_ms=keep_ms
                 )
@@ -139,14 +138,14 @@ class Canceller:
         if target not in self._stores:
             raise RegionSilent([target])
         try:
-            async with asyncio.timeout(_CALL_S):
+            async with asyncio.timeout(SILENT_AFTER_S):
                 answer = await self._stores[target].refuse_import(record.task_id, record.epoch)
         except (StoreError, TimeoutError):
             raise RegionSilent([target]) from None
         if answer == "imported":
             return False
         try:
-            async with asyncio.timeout(_CALL_S):
+            async with asyncio.timeout(SILENT_AFTER_S):
                 state = await self._stores[record.region].abort_export(
                     record.task_id,
                     record.epoch,

@@ -10,9 +10,11 @@ from typing import Final
 
 from router.ejection import groups_of, kept
 from router.failures import report
+from router.mix import Timed
 from router.regional import Regional
-from router.signs import HOME_RTT_MS, UNKNOWN_RTT_MS, Signs
+from router.signs import Signs
 from tradewind.clock import Clock
+from tradewind.control import RegionState
 from tradewind.errors import StoreError, StoreFull, StoreMoving, StoreUnavailable
 from tradewind.fleet import Fleet
 from tradewind.limits import HEARTBEAT_EVERY_MS, SECOND_MS
@@ -23,6 +25,7 @@ from tradewind.metrics import (
     REGION_WORKERS,
     forget,
 )
+from tradewind.policy.defaults import HOME_RTT_MS, UNSEEN_RTT_MS
 from tradewind.ports import Vitals
 from tradewind.task import LiveWorker
 from tradewind.ticks import tick
@@ -61,8 +64,12 @@ class Census:
         self._down: dict[str, None] = {}  # in the order in which they went
         self._shown: dict[str, str] = {}  # region -> its state in the metrics
         self._first_look: dict[str, asyncio.Event] = {}
+        self._first_muster: dict[str, asyncio.Event] = {}
+        self._timed = Timed()
         #: Grows with whatever is heard of any region.
         self.news = 0
+        self._states: Mapping[str, RegionState] = {}
+        self._listener: Callable[[str], None] = lambda _region: None
         self._probes, self._musters = Regional(self._probe_loop), Regional(self._workers_loop)
         self.follow(fleet, vitals)
 
@@ -82,9 +89,13 @@ class Census:
                 signs[name].follow(fleet)
             else:
                 self._forget(name)
-                prior_ms = self._prior_ms(self._region, name)
                 signs[name] = Signs(
-                    name, fleet, prior_rtt_ms=prior_ms, now_ms=now_ms, draw=self._draw
+                    name,
+                    fleet,
+                    prior_rtt_ms=self._prior_ms(self._region, name),
+                    now_ms=now_ms,
+                    draw=self._draw,
+                    seconds=self._timed.seconds,
                 )
         for name in self._signs.keys() - signs.keys():
             self._forget(name)
@@ -92,8 +103,10 @@ class Census:
             for state in REGION_STATES:
                 forget(REGION_STATE, name, state)
         self._signs = signs
+        self.steer(self._states)
         self._groups = groups_of({n: region.residency for n, region in fleet.regions.items()})
-        self._first_look |= {n: asyncio.Event() for n in self._vitals.keys() - self._first_look}
+        for looks in (self._first_look, self._first_muster):
+            looks |= {n: asyncio.Event() for n in self._vitals.keys() - looks}
         self._probes.follow(self._vitals)
         self._musters.follow(self._vitals)
 
@@ -102,6 +115,7 @@ class Census:
         self._down.pop(name, None)
         self._shown.pop(name, None)
         self._first_look.pop(name, None)
+        self._first_muster.pop(name, None)
 
     @property
     def region(self) -> str:
@@ -116,7 +130,7 @@ class Census:
         """Every region as of now. For a caller in another region than ours, RTT is its prior."""
         now_ms = self._clock.monotonic_ms()
         near = origin or self._region
-        rtts_ms = {name: self._rtt_ms(near, name) for name in self._signs}
+        rtts_ms = self._rtts_ms(near)
         # The caller's own region counts as the nearest, unless another is nearer by a band:
         # below that it is noise that decides, most of all where all regions are on one machine.
         others_ms = min((ms for name, ms in rtts_ms.items() if name != near), default=math.inf)
@@ -132,9 +146,13 @@ class Census:
         """One region as of now; nothing is known of one that has left the file."""
         signs = self._signs.get(region)
         if signs is None:
-            return RegionView(region, UNKNOWN_RTT_MS, health="UNKNOWN")
+            return RegionView(region, UNSEEN_RTT_MS, health="UNKNOWN")
         now_ms = self._clock.monotonic_ms()
         return signs.view(now_ms, stays=bool(self._down) and region in self._stays(now_ms))
+
+    def takes_s(self, region: str, name: str) -> float:
+        """How long a task of that name takes in a region of the file, as far as anybody knows."""
+        return self._signs[region].takes_s(name)
 
     def answers(self, region: str) -> bool:
         """Whether a call to it is worth while, whether tasks are sent there or not."""
@@ -150,30 +168,34 @@ class Census:
         """Regions that this router holds for down, or has not reached yet."""
         return [view.name for view in self.views() if view.health in {"DOWN", "UNKNOWN"}]
 
-    def sent(self, region: str, tasks: int) -> None:
-        """Tasks are on their way to a region. Of one that has left the file, nothing is kept."""
-        if signs := self._signs.get(region):
-            signs.sent(tasks)
+    def sent(self, region: str, names: Mapping[str, int]) -> None:
+        """Tasks are on their way to a region, so many of each name.
 
-    def dropped(self, region: str, tasks: int) -> None:
+        Of a region that has left the file, nothing is kept.
+        """
+        if signs := self._signs.get(region):
+            signs.sent(self._clock.monotonic_ms(), names)
+
+    def dropped(self, region: str, names: Mapping[str, int]) -> None:
         """They are not any more, and nothing was learnt."""
-        self.sent(region, -tasks)
+        if signs := self._signs.get(region):
+            signs.dropped(self._clock.monotonic_ms(), names)
 
     def answered(
         self,
         region: str,
-        tasks: int,
+        names: Mapping[str, int],
         depths: Mapping[int, int],
         error: StoreError | None,
         took_ms: float | None = None,
     ) -> None:
-        """The call that carried `tasks` ended: with a load report, or with `error` for all.
+        """The call that carried tasks ended: with a load report, or with `error` for all.
 
         `took_ms`: how long it took, if it was answered.
         """
         self.news += 1
         if signs := self._signs.get(region):
-            signs.answered(self._clock.monotonic_ms(), tasks, depths, took_ms)
+            signs.answered(self._clock.monotonic_ms(), names, depths, took_ms)
         self._note(region, error, is_task=True)
 
     def note(self, region: str, error: StoreError | None) -> None:
@@ -202,14 +224,37 @@ class Census:
 
     def mustered(self, region: str, workers: Sequence[LiveWorker]) -> None:
         """The heartbeats of a region were read."""
-        signs = self._signs[region]
-        signs.mustered(self._clock.monotonic_ms(), workers)
-        REGION_WORKERS.labels(region).set(len(signs.crew.workers))
-        self.note(region, None)
+        signs, now_ms = self._signs[region], self._clock.monotonic_ms()
+        try:
+            signs.mustered(now_ms, workers)
+            self._timed.note(now_ms, signs.crew.timings)
+            REGION_WORKERS.labels(region).set(len(signs.crew.workers))
+            self.note(region, None)
+        finally:  # what operators have ordered came with them, whatever they say
+            self._listener(region)
+
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """Have `listener(region)` called whenever the heartbeats of a region were read."""
+        self._listener = listener
+
+    def steer(self, states: Mapping[str, RegionState]) -> None:
+        """Take the states that operators gave to regions; those not named are ACTIVE."""
+        self._states, self.news = states, self.news + 1
+        for name, signs in self._signs.items():
+            signs.state = states.get(name, "ACTIVE")
+
+    def hold_back(self, region: str, tasks: int) -> None:
+        """So many of its ready tasks are of paused queues: nobody waits behind them."""
+        if signs := self._signs.get(region):
+            signs.held_back, self.news = tasks, self.news + 1
 
     async def first_look(self, timeout_s: float) -> None:
-        """Return once every region was probed, or `timeout_s` is over."""
-        looks = (event.wait() for event in self._first_look.values())
+        """Return once every region was asked how it is and who works there, or in `timeout_s`.
+
+        What operators have ordered is known by then, too.
+        """
+        events = (*self._first_look.values(), *self._first_muster.values())
+        looks = (event.wait() for event in events)
         try:
             async with asyncio.timeout(timeout_s):
                 await asyncio.gather(*looks)
@@ -230,7 +275,8 @@ class Census:
 
     async def _workers_loop(self, name: str) -> None:
         while True:
-            await self._look(name, "workers", self._muster)
+            await self._look(name, "workers", self.muster)
+            self._first_muster[name].set()
             await tick(HEARTBEAT_EVERY_MS / SECOND_MS)
 
     async def _look(self, name: str, what: str, look: Callable[[str], Awaitable[None]]) -> None:
@@ -253,14 +299,19 @@ class Census:
         (self._connected.discard if rtt_ms is None else self._connected.add)(name)
         self.probed(name, rtt_ms, failure)
 
-    async def _muster(self, name: str) -> None:
+    async def muster(self, region: str) -> None:
+        """Read the heartbeats of a region now. One that does not answer is noted; never raises."""
+        if (vitals := self._vitals.get(region)) is None:  # it has left the file
+            return
         try:
-            async with self._in_time(name):
-                workers = await self._vitals[name].workers()
+            async with self._in_time(region):
+                workers = await vitals.workers()
+            if self._vitals.get(region) is vitals:
+                self.mustered(region, workers)
         except StoreError as error:
-            self.note(name, error)
-        else:
-            self.mustered(name, workers)
+            self.note(region, error)
+        except Exception as error:  # noqa: BLE001 - a bug; whoever waits for orders goes on
+            report("census: workers", error)
 
     @asynccontextmanager
     async def _in_time(self, name: str) -> AsyncGenerator[None]:
@@ -302,13 +353,16 @@ class Census:
         hard = {n for n, each in found.items() if each.health == "DOWN" and not each.is_soft}
         return kept(soft, hard, self._groups)
 
-    def _rtt_ms(self, origin: str, name: str) -> float:
-        prior_ms = None if origin == self._region else self._known_prior_ms(origin, name)
-        return self._signs[name].rtt.ms if prior_ms is None else prior_ms
+    def _rtts_ms(self, origin: str) -> dict[str, float]:
+        rtts_ms = {name: signs.rtt.ms for name, signs in self._signs.items()}
+        if origin != self._region:
+            priors_ms = ((name, self._known_prior_ms(origin, name)) for name in rtts_ms)
+            rtts_ms |= {name: ms for name, ms in priors_ms if ms is not None}
+        return rtts_ms
 
     def _prior_ms(self, origin: str, name: str) -> float:
         known_ms = self._known_prior_ms(origin, name)
-        return UNKNOWN_RTT_MS if known_ms is None else known_ms
+        return UNSEEN_RTT_MS if known_ms is None else known_ms
 
     def _known_prior_ms(self, origin: str, name: str) -> float | None:
         return HOME_RTT_MS if origin == name else self._fleet.rtt_ms.get((origin, name))

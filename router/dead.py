@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Self
 
+from router.lookup import SILENT_AFTER_S
 from router.server_clock import region_now_ms
 from tradewind import codec, ids, wire
 from tradewind.errors import InvalidTask, StoreError, Violation
@@ -21,14 +22,13 @@ from tradewind.ports import Reads, Vitals
 from tradewind.task import Record
 from tradewind.v1 import admin_pb2
 
-DEFAULT_PAGE_SIZE: Final = 100  # contract, ListDeadTasksRequest.page_size
+DEFAULT_PAGE_SIZE: Final = 100  # as admin.proto says
 KINDS: Final = ("exhausted", "timeout", "crashed", "rejected", "damaged")
 
 _AT_ONCE: Final = 16  # partitions of a region asked side by side: four round trips for 64
 _MAX_READ: Final = 10_000  # records looked at for one page (invariant 9); the next goes on there
 _FEWEST: Final = 2  # records first read of a partition, however many there are
 _MOST: Final = 256  # records read of a partition at a time
-_TIMEOUT_S: Final = 5.0  # of one region's answer
 _LATEST_MS: Final = 2**53  # Redis keeps moments as doubles
 _MOST_TASKS: Final = 2**63  # of a uint64 `total`, with room to spare
 
@@ -77,6 +77,17 @@ class Filter:
     def is_by_queue(self) -> bool:
         """Whether it asks for no more than regions and a queue, which the store counts."""
         return self == Filter(self.regions, queue=self.queue)
+
+    def told(self) -> dict[str, str]:
+        """What was asked for, as a record of it may say: no text of errors, which may be fenced."""
+        said = {
+            "name": self.name,
+            "error_kind": self.kind,
+            "error_contains": "some text" if self.text else "",
+            "older_than": f"{self.older_than_ms} ms" if self.older_than_ms else "",
+            "task_ids": f"{len(self.task_ids)} of them" if self.task_ids else "",
+        }
+        return {name: text for name, text in said.items() if text}
 
     def matches(self, record: Record, now_ms: int) -> bool:
         """Whether a dead task is wanted. `now_ms` is by the clock of its region."""
@@ -267,7 +278,7 @@ class DeadTasks:
                 return
             store = self._reads[source.region]
             try:
-                async with asyncio.timeout(_TIMEOUT_S):
+                async with asyncio.timeout(SILENT_AFTER_S):
                     records, source.after = await store.dead_page(
                         source.partition, after=source.after, limit=source.step
                     )

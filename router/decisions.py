@@ -12,13 +12,16 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Final
 
-from tradewind import wire
+from tradewind import statuses, wire
+from tradewind.admission.identity import dedup_by
 from tradewind.client.views import route_of
 from tradewind.fleet import Fleet
 from tradewind.limits import MINUTE_MS, SECOND_MS
-from tradewind.policy.decide import Weighed
+from tradewind.policy.decide import Weighed, refusal
 from tradewind.policy.defaults import MAX_MEMORY
+from tradewind.policy.rules import authors
 from tradewind.task import Draft
+from tradewind.v1 import task_pb2
 from tradewind.view import Decision
 
 try:
@@ -69,7 +72,7 @@ class Decisions:
         is_traced = is_traced and self._is_new(span, kind)
         if not (is_logged or is_traced):
             return
-        told = _told(weighed.decision(draw))
+        told = _told(explained(draft, weighed.decision(draw), self._fleet, partition=0))
         if is_logged:
             self._told_ms[kind] = now_ms
             origin = draft.origin_region or self._region
@@ -118,8 +121,21 @@ class _Told(dict[str, Any]):
         return f"{self['region'] or 'nowhere'} by {self['rule']} ({'; '.join(regions)})"
 
 
-def _told(decision: Decision) -> _Told:
-    told = _Told(asdict(route_of(wire.decision(decision, partition=0))))
+def explained(
+    draft: Draft, decision: Decision, fleet: Fleet, *, partition: int
+) -> task_pb2.RouteDecision:
+    """Say all that there is to say of the decision on `draft`."""
+    return wire.decision(
+        decision,
+        partition=partition,
+        fence_by=authors(draft, fleet),
+        refusal=None if decision.region else statuses.to_status(refusal(decision, fleet)),
+        dedup_by=dedup_by(draft, fleet),
+    )
+
+
+def _told(decision: task_pb2.RouteDecision) -> _Told:
+    told = _Told(asdict(route_of(decision)))
     del told["partition"]
     return told
 

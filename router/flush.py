@@ -13,7 +13,7 @@ all: a timer for each would cost 15 us.
 
 import asyncio
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -39,18 +39,18 @@ MAX_CALLS: Final = 4  # under way at once per region; more only queue up inside 
 class Listener(Protocol):
     """Whoever wants to know what flushing tells about a region."""
 
-    def sent(self, region: str, tasks: int) -> None:
-        """Tasks are on their way, from the moment they were given to the flush."""
+    def sent(self, region: str, names: Mapping[str, int]) -> None:
+        """So many tasks of each name are on their way, from when they were given to the flush."""
         ...
 
-    def dropped(self, region: str, tasks: int) -> None:
+    def dropped(self, region: str, names: Mapping[str, int]) -> None:
         """They are not any more: their callers left before the call."""
         ...
 
     def answered(
         self,
         region: str,
-        tasks: int,
+        names: Mapping[str, int],
         depths: Mapping[int, int],
         error: StoreError | None,
         took_ms: float | None = None,
@@ -62,12 +62,12 @@ class Listener(Protocol):
 class _Nobody:
     """A Listener that wants to know nothing."""
 
-    def sent(self, region: str, tasks: int) -> None: ...
-    def dropped(self, region: str, tasks: int) -> None: ...
+    def sent(self, region: str, names: Mapping[str, int]) -> None: ...
+    def dropped(self, region: str, names: Mapping[str, int]) -> None: ...
     def answered(
         self,
         region: str,
-        tasks: int,
+        names: Mapping[str, int],
         depths: Mapping[int, int],
         error: StoreError | None,
         took_ms: float | None = None,
@@ -114,7 +114,7 @@ class Flush:
         self._waiting.append(waiting)
         self._count += len(tasks)
         # Counted now: the next decision of the same moment must see that these go there.
-        self._listener.sent(self._intake.region, len(tasks))
+        self._listener.sent(self._intake.region, _names(tasks))
         if waiting.until_s < self._alarm_s:
             self._set_alarm(waiting.until_s)
         self._arm(loop)
@@ -185,7 +185,7 @@ class Flush:
             self._count -= len(first.tasks)
             if is_gone:
                 tasks, room = tasks + len(first.tasks), room + first.size
-                self._listener.dropped(self._intake.region, len(first.tasks))
+                self._listener.dropped(self._intake.region, _names(first.tasks))
             else:
                 batch.append(first)
         return batch
@@ -234,7 +234,7 @@ class Flush:
             failure = error
             outcomes = [error] * len(tasks)
         except BaseException as error:
-            self._listener.answered(region, len(tasks), {}, None)
+            self._listener.answered(region, _names(tasks), {}, None)
             _refuse(batch, error)
             if not isinstance(error, Exception):
                 raise
@@ -242,13 +242,20 @@ class Flush:
         if failure is None:
             failure = next((found for found in outcomes if isinstance(found, StoreError)), None)
         took_ms = None if failure else (clock() - began_s) * SECOND_MS
-        self._listener.answered(region, len(tasks), depths, failure, took_ms)
+        self._listener.answered(region, _names(tasks), depths, failure, took_ms)
         begin = 0
         for waiting in batch:
             end = begin + len(waiting.tasks)
             if not waiting.answer.done():
                 waiting.answer.set_result(list(outcomes[begin:end]))
             begin = end
+
+
+def _names(tasks: Sequence[NewTask]) -> Mapping[str, int]:
+    """How many there are of each name."""
+    if len(tasks) == 1:
+        return {tasks[0].name: 1}
+    return Counter([task.name for task in tasks])
 
 
 def _refuse(batch: list[_Waiting], error: BaseException) -> None:

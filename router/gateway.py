@@ -15,9 +15,11 @@ from router.admin import AdminService, Reload
 from router.cancel import Canceller, EndingPorts
 from router.carry import Carrier
 from router.census import Census
+from router.control import Orders
 from router.decisions import Decisions
 from router.flush import Flush
 from router.gauges import Gauges
+from router.held_back import HeldBack
 from router.keys import Keys
 from router.lookup import Lookup
 from router.reserve import Ledgers
@@ -31,7 +33,16 @@ from tradewind.clock import Clock
 from tradewind.errors import StoreError
 from tradewind.fleet import Fleet, Region
 from tradewind.metrics import REGION_RTT_SECONDS, forget
-from tradewind.ports import DeadLetters, Intake, Ledger, Reads, Vitals
+from tradewind.ports import (
+    Audits,
+    DeadLetters,
+    Evacuations,
+    Intake,
+    Ledger,
+    Reads,
+    Register,
+    Vitals,
+)
 from tradewind.v1 import admin_pb2_grpc, router_pb2_grpc
 
 _log = logging.getLogger(__name__)
@@ -39,7 +50,18 @@ _log = logging.getLogger(__name__)
 LINGER_S: Final = MAX_PATIENCE_S
 
 
-class RegionPorts(Intake, Ledger, Reads, Vitals, EndingPorts, DeadLetters, Protocol):
+class RegionPorts(
+    Intake,
+    Ledger,
+    Reads,
+    Vitals,
+    EndingPorts,
+    DeadLetters,
+    Evacuations,
+    Register,
+    Audits,
+    Protocol,
+):
     """What a router needs of one region."""
 
     async def start(self) -> None:
@@ -91,6 +113,9 @@ class Gateway:
         self._holders = weakref.WeakSet[Submitter | Canceller]()
         self.clock = ServerClock(clock, self._near_first())
         self.census = Census(fleet, region, self._stores, clock)
+        self.orders = Orders(fleet, self._stores, self.census)
+        self.census.listen(self.orders.heard)
+        self._held_back = HeldBack(self._stores, self.census, lambda: self.orders.control.pauses)
         self._flushes = {name: Flush(store, self.census) for name, store in self._stores.items()}
         self._gauges = Gauges(fleet, self._stores[region], self.census)
         self._watches = Watches(self._stores, Lookup(self._stores, fleet.partitions))
@@ -98,7 +123,16 @@ class Gateway:
         self._router = RouterService(
             fleet, parts.submitter, parts.lookup, self._watches, parts.canceller
         )
-        self._admin = AdminService(fleet, self.census, parts.stores, parts.keys, reload)
+        self._admin = AdminService(
+            fleet,
+            self.census,
+            self.orders,
+            parts.stores,
+            parts.keys,
+            parts.lookup,
+            reload,
+            self.clock,
+        )
 
     @property
     def stores(self) -> Mapping[str, RegionPorts]:
@@ -124,6 +158,8 @@ class Gateway:
         self._fleet, self._stores = fleet, stores
         self._gone = self._gone.union(before.regions).difference(fleet.regions)
         self.census.follow(fleet, stores)
+        self.orders.follow(fleet, stores)
+        self._held_back.follow(stores)
         self._flushes = {
             name: self._flushes.get(name) or Flush(store, self.census)
             for name, store in stores.items()
@@ -135,7 +171,7 @@ class Gateway:
         parts = self._parts = self._build()
         self._watches.stand_on(parts.stores, parts.lookup)
         self._router.follow(fleet, parts.submitter, parts.lookup, parts.canceller)
-        self._admin.follow(fleet, parts.stores, parts.keys)
+        self._admin.follow(fleet, parts.stores, parts.keys, parts.lookup)
 
     def _build(self) -> "_Parts":
         """Build what works by one fleet, over what stays."""
@@ -196,6 +232,8 @@ class Gateway:
         """Look after regions and watchers until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.census.run())
+            group.create_task(self.orders.run())
+            group.create_task(self._held_back.run())
             group.create_task(self._watches.run())
             if self._counts:
                 group.create_task(self._gauges.run())
@@ -213,6 +251,7 @@ class Gateway:
         """Return once nothing is on its way to a store any more."""
         for holder in list(self._holders):
             await holder.drain()
+        await self._admin.drain()
         for flush in [*self._flushes.values(), *self._left]:
             await flush.drain()
 

@@ -24,7 +24,7 @@ from tradewind.task import Priority
 from tradewind.ticks import tick
 
 # As often as Prometheus scrapes by default; 64 partitions are then 4 commands a second, of the 15
-# that an idle region may cost (design section 3). Ages are asked for where something waits only.
+# that an idle region may cost. Ages are asked for where something waits only.
 EVERY_S: Final = 15.0
 
 

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
 
+from router.lookup import SILENT_AFTER_S
 from tradewind import codec
 from tradewind.admission.identity import homes, request_homes
 from tradewind.codec import DamagedRecord
@@ -13,8 +13,6 @@ from tradewind.fleet import Fleet
 from tradewind.ports import Ledger
 from tradewind.task import LedgerMark, Record
 from tradewind.v1.record_pb2 import StoredSpec
-
-_CALL_S: Final = 3.0  # of one region's answer, as for a read
 
 
 class Keys:
@@ -59,7 +57,7 @@ class Keys:
     async def _forget_all(self, homes: list[str], mark: LedgerMark, record: Record) -> set[str]:
         async def answers(home: str) -> bool:
             try:
-                async with asyncio.timeout(_CALL_S):
+                async with asyncio.timeout(SILENT_AFTER_S):
                     await self._ledgers[home].forget(mark, record.task_id, ended=record.state)
             except (StoreError, TimeoutError):
                 return False

@@ -2,13 +2,14 @@
 
 A task has one owner, and what a region answers says who: a record that is not MOVING is the
 owner's; a MOVING record and a pointer name the next region to ask. NOT_FOUND needs a no from every
-region (design section 7).
+region.
 """
 
 import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from router.job import Deadline
 from tradewind import ids
 from tradewind.errors import InvalidTask, RegionSilent, StoreError, UnknownTask
 from tradewind.ids import MalformedTaskId
@@ -16,7 +17,8 @@ from tradewind.ports import Reads
 from tradewind.state import State
 from tradewind.task import Pointer, Record
 
-_TIMEOUT_S: Final = 3.0  # of one region's answer; as long as a probe may take (health.timeout)
+#: A region that has not answered for so long is silent; as a probe by default (health.timeout).
+SILENT_AFTER_S: Final = 3.0
 # A task on its way may reach a region that had just said no. It moves too seldom to do so twice.
 _ROUNDS: Final = 2
 
@@ -48,11 +50,14 @@ class Lookup:
         self._left = {ids.region_code(name): name for name in left}
         self._by_code = {ids.region_code(name): name for name in reads}
 
-    async def find(self, task_id: str, *, watch: bool = False) -> Record:
+    async def find(
+        self, task_id: str, *, watch: bool = False, deadline: Deadline | None = None
+    ) -> Record:
         """Return the task as its owner has it, or the source while the target knows nothing yet.
 
         With `watch`, every region that is asked reports later changes, too. Raises InvalidTask for
-        a malformed id, UnknownTask if every region said no, RegionSilent if one did not answer.
+        a malformed id, UnknownTask if every region said no, RegionSilent if one did not answer: in
+        time to say so before the `deadline`.
         """
         born = parse(task_id)
         if born.partition >= self._partitions:
@@ -60,9 +65,11 @@ class Lookup:
         birthplace = self._by_code.get(born.region_code)
         for _ in range(_ROUNDS):
             answers: dict[str, _Answer] = {}
-            await self._follow(birthplace, task_id, answers, watch=watch)
+            # Half of the time for the first: the others are to have some, too.
+            first = deadline and deadline.half()
+            await self._follow(birthplace, task_id, answers, watch=watch, deadline=first)
             if _best(answers.values()) is None:
-                await self._ask_rest(task_id, answers, watch=watch)
+                await self._ask_rest(task_id, answers, watch=watch, deadline=deadline)
             best = _best(answers.values())
             if best is not None:
                 return best
@@ -79,22 +86,40 @@ class Lookup:
         raise UnknownTask(task_id)
 
     async def _follow(
-        self, place: str | None, task_id: str, answers: dict[str, _Answer], *, watch: bool
+        self,
+        place: str | None,
+        task_id: str,
+        answers: dict[str, _Answer],
+        *,
+        watch: bool,
+        deadline: Deadline | None,
     ) -> None:
         """Ask `place`, and on to where its answer leads, each region once."""
         while place is not None and place in self._reads and place not in answers:
-            answers[place] = await self._ask(place, task_id, watch=watch)
+            answers[place] = await self._ask(place, task_id, watch=watch, deadline=deadline)
             place = _next_place(answers[place])
 
-    async def _ask_rest(self, task_id: str, answers: dict[str, _Answer], *, watch: bool) -> None:
+    async def _ask_rest(
+        self,
+        task_id: str,
+        answers: dict[str, _Answer],
+        *,
+        watch: bool,
+        deadline: Deadline | None,
+    ) -> None:
         rest = [name for name in self._reads if name not in answers]
-        found = await asyncio.gather(*(self._ask(name, task_id, watch=watch) for name in rest))
+        found = await asyncio.gather(
+            *(self._ask(name, task_id, watch=watch, deadline=deadline) for name in rest)
+        )
         answers.update(zip(rest, found, strict=True))
 
-    async def _ask(self, name: str, task_id: str, *, watch: bool) -> _Answer:
+    async def _ask(
+        self, name: str, task_id: str, *, watch: bool, deadline: Deadline | None
+    ) -> _Answer:
         reads = self._reads[name]
+        left_s = SILENT_AFTER_S if deadline is None else min(SILENT_AFTER_S, deadline.left_s())
         try:
-            async with asyncio.timeout(_TIMEOUT_S):
+            async with asyncio.timeout(left_s):
                 return await (reads.watch(task_id) if watch else reads.read(task_id))
         except (StoreError, TimeoutError):
             return _SILENT

@@ -138,10 +138,10 @@ class Routes:
         if weighed is None:
             weighed = look.weighed[by] = self._weigh(look, resolved, origin, ledger_home)
             if look.is_choice:
-                look.left = min(look.left, self._room(weighed))
+                look.left = min(look.left, self._room(weighed, draft.name))
         return weighed, look
 
-    def _room(self, weighed: Weighed) -> int:
+    def _room(self, weighed: Weighed, name: str) -> int:
         """Return for how many tasks a look may decide: about as many as home takes within the band.
 
         Nobody else has sent those yet, and no report tells of them.
@@ -152,7 +152,11 @@ class Routes:
         home = next(option for option in weighed.pool if option.name == choice.home)
         if not home.view.slots:  # nobody knows what it takes
             return LOOK_TASKS
-        room = 1 - home.ahead + self._fleet.steering.band_min_ms / SECOND_MS * capacity(home.view)
+        rate = capacity(home.view)
+        takes_s = self._census.takes_s(home.name, name)
+        if takes_s > home.view.service_s > 0:  # those that are there take less
+            rate *= home.view.service_s / takes_s
+        room = 1 - home.ahead + self._fleet.steering.band_min_ms / SECOND_MS * rate
         return int(max(LEAST_TASKS, min(room, LOOK_TASKS)))
 
     def _survey(
@@ -163,7 +167,10 @@ class Routes:
         refused: Mapping[str, StoreError],
     ) -> "_Look":
         now_ms = self._census.now_ms()
-        views = [self._shown(view, refused, now_ms) for view in self._census.views(origin)]
+        views = [
+            self._shown(view, refused, now_ms) if refused or view.trial else view
+            for view in self._census.views(origin)
+        ]
         fenced = (resolved.fence, resolved.pin)
         borders = self._borders.get(fenced)
         if borders is None:
@@ -177,7 +184,7 @@ class Routes:
     def _shown(
         self, view: RegionView, refused: Mapping[str, StoreError], now_ms: float
     ) -> RegionView:
-        error = refused.get(view.name) if refused else None
+        error = refused.get(view.name)
         if error is not None:
             if isinstance(error, StoreFull):
                 return replace(view, full=True)

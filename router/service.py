@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import grpc.aio
 
 from router.cancel import Canceller
+from router.decisions import explained
 from router.failures import report
 from router.job import Deadline, Receipt
 from router.lookup import Lookup
@@ -52,6 +53,12 @@ _OUTCOMES: Final[dict[type[BaseException], str]] = {
     errors.StoreMoving: "unavailable",
     errors.StoreUnavailable: "unavailable",
     errors.SubmitInFlight: "unavailable",
+}
+# As a rule's name among routing decisions (metrics.ROUTING_REFUSALS).
+_NOWHERE_TO_GO: Final[dict[type[BaseException], str]] = {
+    errors.NoRegionPermitted: "no-region-permitted",
+    errors.NoRegionReachable: "no-region-reachable",
+    errors.RegionsFull: "regions-full",
 }
 
 
@@ -159,7 +166,7 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
         self, request: router_pb2.GetTaskRequest, context: Context
     ) -> router_pb2.GetTaskResponse:
         """Return a task."""
-        record = await self._lookup.find(request.task_id)
+        record = await self._lookup.find(request.task_id, deadline=deadline_of(context))
         return router_pb2.GetTaskResponse(task=wire.task(record, whole=True))
 
     async def WatchTask(
@@ -187,7 +194,7 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
         if not request.HasField("spec"):
             raise InvalidTask.field("spec", "is required")
         plan = self._submitter.plan(request.spec)
-        shown = wire.decision(plan.decision, partition=plan.partition)
+        shown = explained(plan.draft, plan.decision, self._fleet, partition=plan.partition)
         return router_pb2.ExplainRouteResponse(decision=shown)
 
     async def _submit(
@@ -238,10 +245,11 @@ def deadline_of(context: Context) -> Deadline:
 
 
 def _outcome(answer: Answer) -> tuple[str, str, str]:
-    """Region, outcome and rule, as metrics name them."""
+    """Region, outcome, and rule or why there is no region, as metrics name them."""
     if isinstance(answer, Receipt):
         return answer.region, "duplicate" if answer.duplicate else "accepted", answer.rule
-    return _NOWHERE, _OUTCOMES.get(type(answer), "rejected"), ""
+    kind = type(answer)
+    return _NOWHERE, _OUTCOMES.get(kind, "rejected"), _NOWHERE_TO_GO.get(kind, "")
 
 
 def _show(into: router_pb2.SubmitTaskResponse, receipt: Receipt) -> router_pb2.SubmitTaskResponse:

@@ -13,11 +13,11 @@ from typing import Final
 from tradewind.limits import MINUTE_MS, SECOND_MS
 
 SLICE_MS: Final = 5 * SECOND_MS
-SLOW_SLICES: Final = 3  # in a row: 15 s (routing.md 2.7)
-SLICES: Final = 10 * MINUTE_MS // SLICE_MS  # that are remembered (routing.md 2.7)
+SLOW_SLICES: Final = 3  # in a row: 15 s; own choice
+SLICES: Final = 10 * MINUTE_MS // SLICE_MS  # that are remembered; own choice
 KNOWN_SLICES: Final = 12  # before there is anything to compare with: a minute; own choice
 LEAST_CALLS: Final = 20  # in a slice that counts, as for a share of errors; own choice
-TIMES: Final = 3.0  # the median, above which a slice is slow (routing.md 2.7)
+TIMES: Final = 3.0  # the median, above which a slice is slow; own choice
 LEAST_MS: Final = 50.0  # more than it: less is no reason to leave; as steering.band_min
 _STEPS: Final = 4  # of a doubling: a percentile is right to a fifth
 

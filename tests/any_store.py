@@ -3,15 +3,18 @@
 from typing import Protocol
 
 from tradewind.ports import (
+    Audits,
     Cancels,
     Claims,
     DeadLetters,
+    Evacuations,
     Inbox,
     Intake,
     Ledger,
     Notices,
     Outbox,
     Reads,
+    Register,
     Repairs,
     Upkeep,
     Vitals,
@@ -23,6 +26,7 @@ class AnyStore(
     Ledger,
     Cancels,
     DeadLetters,
+    Evacuations,
     Reads,
     Vitals,
     Claims,
@@ -31,6 +35,8 @@ class AnyStore(
     Outbox,
     Inbox,
     Repairs,
+    Register,
+    Audits,
     Protocol,
 ):
     """Every port, and its life."""

@@ -22,7 +22,8 @@ or not at all. An event that has no row for a state cannot happen there and chan
 A running task is cancelled in two steps: the request marks it and tells its holder, and it ends
 when the holder confirms. Until then its holder may still finish it; *retry*, *bury*, *release*,
 *crashed* and an expired lease end it CANCELLED instead. Expiry does not touch a task that runs. One
-that an enqueue or import brings past its expiry is stored EXPIRED. Only dead tasks are moved.
+that an enqueue or import brings past its expiry is stored EXPIRED. What waits is moved only out of
+a region that is evacuated, or where nobody serves it; on its way it neither expires nor starts.
 """
 
 _WAITS = """\

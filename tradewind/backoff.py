@@ -20,7 +20,7 @@ def delay_ms(
     initial * factor^(attempt - 1), capped before it can overflow, then spread over its upper half
     by `jitter` in [0, 1), since failures of a region retry together. `floor_ms` (what a handler
     asked for with Retry) may lift the wait above `max_ms`: to that, or up to half as much again by
-    the same `jitter`, since a service asks all its callers at once. Source: design section 6.
+    the same `jitter`, since a service asks all its callers at once.
 
     Raises ValueError, with the argument's name, for a setting that would give no wait, an endless
     one or a shrinking one, and for attempt < 1.

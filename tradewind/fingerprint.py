@@ -99,7 +99,7 @@ def is_json(content_type: str) -> bool:
 def fingerprint(
     *, tenant: str, queue: str, name: str, key: str | None, payload: bytes, content_type: str
 ) -> bytes:
-    """Return the 32-byte SHA-256 that is equal for the same work (design section 4.2).
+    """Return the 32-byte SHA-256 that is equal for the same work (docs/dedup.md).
 
     With a `key` the payload is not looked at. Raises PayloadNotCanonical as `read_body` does,
     and ValueError for an empty key: it would make every task of a handler the same one.

@@ -1,7 +1,7 @@
 """What regions.yaml says, as frozen values.
 
 `regions.py` parses the file into these once; everything else reads them. Durations are
-milliseconds, shares are fractions (30% is 0.30). Defaults are contract section 4.
+milliseconds, shares are fractions (30% is 0.30). Defaults are those of a file that says nothing.
 """
 
 from collections.abc import Mapping
@@ -100,7 +100,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Wait before a retry: initial * factor^(n-1), at most max (peers.md section 4)."""
+    """Wait before a retry: initial * factor^(n-1), at most max (Celery's retry_backoff_max)."""
 
     initial_ms: int = 2 * SECOND_MS
     factor: float = 2.0
@@ -186,7 +186,7 @@ class FailoverPlan:
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """Weights of the score, and the band inside which a task stays home (routing.md 2.5)."""
+    """Weights of the score, and the band inside which a task stays home."""
 
     band: float = 0.20
     band_min_ms: int = 50
@@ -197,7 +197,7 @@ class Steering:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a router judges a region (routing.md 2.7)."""
+    """How a router judges a region: docs/routing.md, How a region goes out and comes back."""
 
     interval_ms: int = 5 * SECOND_MS
     timeout_ms: int = 3 * SECOND_MS

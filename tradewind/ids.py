@@ -2,7 +2,7 @@
 
 An id is 128 bits as 26 characters of Crockford base32 in lower case: 48 bits of milliseconds since
 1970, 20 of the birth region's code, 12 of the birth partition, 48 random. Ids sort by time, and a
-read finds the region and partition without a directory (design section 3).
+read finds the region and partition without a directory.
 """
 
 import re

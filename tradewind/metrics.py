@@ -77,6 +77,7 @@ OTHER: Final = "other"
 
 # Closed label sets. A value outside its set is a bug in the caller.
 SUBMIT_OUTCOMES: Final = ("accepted", "duplicate", "rejected", "full", "unavailable", "unknown")
+ROUTING_REFUSALS: Final = ("no-region-permitted", "no-region-reachable", "regions-full")
 PROCESS_OUTCOMES: Final = (
     "completed",
     "retried",
@@ -101,9 +102,10 @@ REPAIRS: Final = (
 NOTICE_OUTCOMES: Final = ("sent", "retried", "gone", "given_up", "withheld", "dropped")
 SLOT_KINDS: Final = ("busy", "free")
 REGION_STATES: Final = ("healthy", "degraded", "down", "half-open", "recovering", "unknown")
+ORDERED_STATES: Final = ("active", "cordoned", "draining")
 PRIORITIES: Final = ("high", "normal", "low")
 
-# From the 2 ms that pick-up takes when idle (design section 3) to the longest usual wait.
+# From the 2 ms that pick-up takes when idle to the longest usual wait.
 _CALL_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _DELAY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0)
 _TASK_BUCKETS = (0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0)
@@ -176,7 +178,7 @@ MOVES = Counter(
 )
 ROUTING_DECISIONS = Counter(
     "tradewind_routing_decisions_total",
-    "Routing decisions, by chosen region and by what decided.",
+    "Routing decisions, by chosen region and by what decided, or why there was none.",
     ["region", "rule"],
     registry=REGISTRY,
 )
@@ -186,6 +188,25 @@ REGION_STATE = Gauge(
     ["region", "state"],
     registry=REGISTRY,
     multiprocess_mode="livemostrecent",
+)
+REGION_ORDER = Gauge(
+    "tradewind_region_order",
+    "1 for what operators allow the region to do, 0 for the others.",
+    ["region", "state"],
+    registry=REGISTRY,
+    multiprocess_mode="livemostrecent",
+)
+PAUSED_QUEUES = Gauge(
+    "tradewind_paused_queues",
+    "Queues of which operators let nothing start.",
+    registry=REGISTRY,
+    multiprocess_mode="livemostrecent",
+)
+CONTROL_EPOCH = Gauge(
+    "tradewind_control_epoch",
+    "Epoch of the region states and pauses that this process acts on; grows with every change.",
+    registry=REGISTRY,
+    multiprocess_mode="livemin",
 )
 REGION_WORKERS = Gauge(
     "tradewind_region_workers",

@@ -14,7 +14,7 @@ from tradewind.http import HttpServer, Ready, parse_address
 
 T = TypeVar("T")
 
-FAILED: Final = 1  # exit statuses of contract section 2
+FAILED: Final = 1  # exit statuses, as of the command line (cli.outcome)
 WRONG_USAGE: Final = 2
 MAX_PROCESSES: Final = 256
 

@@ -1,6 +1,7 @@
 """How a router sees regions, and what it decides: values of a routing decision.
 
-All frozen. Ages are in the view, so that deciding reads no clock.
+All frozen but the view itself, of which each look makes one a region: a frozen one takes 2.7 us to
+make, this one 1.0. Ages are in the view, so that deciding reads no clock.
 """
 
 import math
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RegionView:
     """One region as one router sees it now: the whole input of a routing decision about it.
 
@@ -22,12 +23,13 @@ class RegionView:
     health: Literal["HEALTHY", "DEGRADED", "DOWN", "RECOVERING", "UNKNOWN"] = "HEALTHY"
     state: Literal["ACTIVE", "CORDONED", "DRAINING"] = "ACTIVE"
     depth: int = 0  # ready tasks by now: the reports, brought up to date
+    held_back: int = 0  # of them, of paused queues: nobody waits behind those
     in_flight: int = 0  # tasks this router has sent and not heard of
     routers: int = 1  # live routers that send to it, this one included
     slots: int = 0  # live worker slots
     free_slots: int = 0  # likewise
-    rate: float = 0.0  # completions a second; 0 until known
-    service_s: float = 0.0  # mean seconds an attempt takes; 0 until known
+    rate: float = 0.0  # completions a second, were all tasks like those there now; 0 until known
+    service_s: float = 0.0  # mean seconds one takes that waits or runs there; 0 until known
     age_s: float = 0.0  # of a full load report that would be as uncertain as these numbers
     full: bool = False  # the store refused for memory lately
     served: Mapping[str, frozenset[str]] = field(
@@ -75,6 +77,16 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class FenceAuthors:
+    """Who drew the fence of a task: a rule, its own `residency`, and a pin, which is narrower."""
+
+    rule: str = ""  # empty: none fences it
+    rule_residency: tuple[str, ...] = ()
+    task_residency: tuple[str, ...] = ()
+    pin_region: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """Where a task goes and why: the decision object is the explanation."""
 
@@ -83,7 +95,8 @@ class Decision:
     candidates: tuple[Candidate, ...]
     fence: tuple[str, ...]
     ledger_home: str = ""
-    reason: str = ""  # "affinity", "home", "spill", "pin", or why there is none
+    reason: str = ""  # the step: "affinity", "home", "spill", "pin" ...; or why there is none
     policy_version: str = ""
     home: str = ""  # the nearest; empty if distance had no part in it
     spills: bool = False  # tasks leave home, each for a region drawn by its share
+    bypassed: str = ""  # would be home if it were not full or out; empty: `home` is the nearest

@@ -5,10 +5,13 @@ import math
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
+from google.rpc.status_pb2 import Status
 
 from tradewind import codec, ids
 from tradewind.admission import admit
+from tradewind.audit import AuditRecord
 from tradewind.codec import STATES, DamagedRecord
+from tradewind.control import RegionState
 from tradewind.fingerprint import Body
 from tradewind.fleet import Fleet
 from tradewind.limits import DAY_MS
@@ -16,12 +19,14 @@ from tradewind.policy.rules import DEFAULT_RULE, UNSERVED
 from tradewind.state import State
 from tradewind.task import Draft, Failure, LiveWorker, Priority, QueueCounts, Record
 from tradewind.v1 import admin_pb2, router_pb2, task_pb2
-from tradewind.view import Candidate, Decision, RegionView
+from tradewind.view import Candidate, Decision, FenceAuthors, RegionView
 
 #: Initial metadata of a health Check: the region that the router stands in.
 REGION_METADATA = "tradewind-region"
 #: The same: ms since 1970 by the clocks of the regions; absent before one has told its time.
 NOW_METADATA = "tradewind-now-ms"
+#: Request metadata of AdminService: who asks, by their own word. It stands beside their address.
+OPERATOR_METADATA = "tradewind-operator"
 DEFAULT_QUEUE = "default"
 JSON = "application/json"
 
@@ -37,7 +42,7 @@ _HEALTH = {
     "RECOVERING": task_pb2.HEALTH_RECOVERING,
     "UNKNOWN": task_pb2.HEALTH_UNKNOWN,
 }
-_REGION_STATES = {
+_REGION_STATES: dict[RegionState, task_pb2.RegionState] = {
     "ACTIVE": task_pb2.REGION_STATE_ACTIVE,
     "CORDONED": task_pb2.REGION_STATE_CORDONED,
     "DRAINING": task_pb2.REGION_STATE_DRAINING,
@@ -143,8 +148,18 @@ def task(record: Record, *, whole: bool) -> task_pb2.Task:
     return shown
 
 
-def decision(choice: Decision, *, partition: int) -> task_pb2.RouteDecision:
-    """Return a routing decision; `partition` is the one the task would take."""
+def decision(
+    choice: Decision,
+    *,
+    partition: int,
+    fence_by: FenceAuthors | None = None,
+    refusal: Status | None = None,
+    dedup_by: str = "",
+) -> task_pb2.RouteDecision:
+    """Return a routing decision; `partition` is the one the task would take.
+
+    `refusal`: what a submit is answered without a region.
+    """
     return task_pb2.RouteDecision(
         region=choice.region,
         rule=decided_by(choice),
@@ -155,6 +170,20 @@ def decision(choice: Decision, *, partition: int) -> task_pb2.RouteDecision:
         step=choice.reason if choice.region else "",
         home=choice.home,
         spills=choice.spills,
+        fence=choice.fence,
+        fence_by=None if fence_by is None else _authors(fence_by),
+        bypassed=choice.bypassed,
+        refusal=refusal,
+        dedup_by=dedup_by,
+    )
+
+
+def _authors(of: FenceAuthors) -> task_pb2.FenceAuthors:
+    return task_pb2.FenceAuthors(
+        rule=of.rule,
+        rule_residency=of.rule_residency,
+        task_residency=of.task_residency,
+        pin_region=of.pin_region,
     )
 
 
@@ -168,11 +197,14 @@ def decided_by(choice: Decision) -> str:
     return choice.rule
 
 
-def region(view: RegionView, *, expected_wait_s: float, workers: int) -> admin_pb2.Region:
-    """Return a region as this router sees it."""
+def region(
+    view: RegionView, *, expected_wait_s: float, workers: int, epoch: int = 0
+) -> admin_pb2.Region:
+    """Return a region as this router sees it; `epoch` of the orders in which its state stands."""
     shown = admin_pb2.Region(
         name=view.name,
         state=_REGION_STATES[view.state],
+        epoch=epoch,
         health=_HEALTH[view.health],
         rtt=_duration(view.rtt_ms),
         pending=view.depth,
@@ -182,6 +214,25 @@ def region(view: RegionView, *, expected_wait_s: float, workers: int) -> admin_p
     if math.isfinite(expected_wait_s):
         shown.expected_wait.CopyFrom(_duration(expected_wait_s * 1_000))
     return shown
+
+
+def region_state(state: task_pb2.RegionState) -> RegionState | None:
+    """Return the state that a request names; None for none, or one that this version lacks."""
+    return next((name for name, value in _REGION_STATES.items() if value == state), None)
+
+
+def audit_record(record: AuditRecord) -> admin_pb2.AuditRecord:
+    """Return what somebody did, as it is kept."""
+    return admin_pb2.AuditRecord(
+        region=record.region,
+        at=_timestamp(record.at_ms),
+        deed=record.deed,
+        who=record.who,
+        on=record.on,
+        why=record.why,
+        counts={name: max(0, count) for name, count in record.counts.items()},
+        details=record.told,
+    )
 
 
 def worker(live: LiveWorker) -> admin_pb2.Worker:
@@ -200,7 +251,12 @@ def worker(live: LiveWorker) -> admin_pb2.Worker:
 
 
 def queue_stats(
-    region_name: str, queue: str, counts: QueueCounts, *, oldest_ms: int | None
+    region_name: str,
+    queue: str,
+    counts: QueueCounts,
+    *,
+    oldest_ms: int | None,
+    paused: bool = False,
 ) -> admin_pb2.QueueStats:
     """Return the counts of one queue in one region; `oldest_ms`: None if nothing is ready."""
     high, normal, low = counts.pending
@@ -216,6 +272,7 @@ def queue_stats(
         failed=counts.failed,
         moving=counts.moving,
         dead=counts.dead,
+        paused=paused,
     )
     if oldest_ms is not None:
         shown.oldest_age.CopyFrom(_duration(oldest_ms))

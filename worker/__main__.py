@@ -42,7 +42,7 @@ from worker.processes import Processes, readiness_line
 from worker.service import Opens, Service
 from worker.watch import WORN_OUT
 
-DEFAULT_CONCURRENCY: Final = 10  # Celery and BullMQ start with a handful, too (peers.md section 4)
+DEFAULT_CONCURRENCY: Final = 10  # a handful; own choice
 DEFAULT_GRACE_S: Final = 25.0  # inside the 30 s that Kubernetes gives a pod
 MAX_CONCURRENCY: Final = 10_000
 MAX_GRACE_S: Final = 86_400

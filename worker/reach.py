@@ -10,7 +10,7 @@ class Reach:
     """Judges whether a silence was the holder's, or ours.
 
     After a restart of Redis, or while a slot moves, every lease looks expired although the holders
-    live. So nobody reaps a partition that it has not reached for one lease (design section 6).
+    live. So nobody reaps a partition that it has not reached for one lease.
     Safe from any thread.
     """
 

@@ -14,7 +14,7 @@ from tradewind.ports import Claims
 from tradewind.task import Claim, Progress
 
 _log = logging.getLogger(__name__)
-_EVERY_S: Final = 0.25  # WatchTask may coalesce what is shorter (contract section 7)
+_EVERY_S: Final = 0.25  # WatchTask may coalesce what is shorter
 _BATCH: Final = 256  # reports sent in one call
 _NOTE_BYTES: Final = 1 * KIB  # what the store keeps of a note
 _LAST_TIMEOUT_S: Final = 1.0  # for the last one: it must not hold up the settlement

@@ -16,7 +16,7 @@ FILES = {
     "gcp": "gcp_rtt_2019-09.csv",
 }
 
-# The five of routing.md 2.5, with East US over capacity on its own.
+# Five that are near and far, of which East US is over capacity with the shares of scenarios.
 AZURE_FIVE = ("East US", "West US 2", "West Europe", "Germany West Central", "Southeast Asia")
 
 # Latitude and longitude in degrees: where no measurement is at hand, and for more than 20 regions.
@@ -71,7 +71,7 @@ class Matrix:
 def load(name: str, count: int = 0) -> Matrix:
     """Return the matrix `azure`, `aws`, `gcp` or `globe`, cut to its first `count` regions.
 
-    `azure` begins with the five of routing.md. Without the file it is `globe`.
+    `azure` begins with AZURE_FIVE. Without the file it is `globe`.
     """
     path = data.find(FILES[name]) if name in FILES else None
     if path is None:

@@ -7,7 +7,7 @@ from bench.sim.model import Settings
 from bench.sim.outages import Script
 
 WARM_S = 20.0  # routers have looked at everything, queues have filled
-TOY_SHARES = (45.0, 10.0, 25.0, 10.0, 10.0)  # of routing.md 2.5: East US is over capacity
+TOY_SHARES = (45.0, 10.0, 25.0, 10.0, 10.0)  # of AZURE_FIVE: East US is over capacity
 EVEN_SHARES = (25.0, 20.0, 25.0, 15.0, 15.0)  # with one region of five away the rest suffices
 SPILL_RIVALS = (
     "nearest",
@@ -24,7 +24,7 @@ OUTAGE_LOAD = 0.55  # of all capacity: four regions of five then run at 69 %, be
 BEFORE_S = 150.0  # of an outage: what is normal
 DRAIN_S = 40.0  # after the last submit, for answers that are under way
 AFTER_S = 390.0  # of a recovery; 300 s are allowed for it
-OPEN_LONG_S = 1800.0  # after the third trip within an hour (issue and routing.md)
+OPEN_LONG_S = 1800.0  # after the third trip within an hour (docs/routing.md: LONG)
 
 
 @dataclass(frozen=True, slots=True)

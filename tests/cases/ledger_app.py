@@ -17,6 +17,15 @@ async def sleep(ctx: Context, seconds: float = 0.0) -> str:
     return ctx.region
 
 
+@app.task("slow")
+async def slow(ctx: Context, seconds: float) -> str:
+    """As `sleep`, by a name that no other test uses: nobody has timed it."""
+    note("start", ctx)
+    await asyncio.sleep(seconds)
+    note("done", ctx)
+    return ctx.region
+
+
 @app.task("odd/name:v-1.0_x")
 async def oddly_named(ctx: Context) -> str:
     note("start", ctx)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cases.scale import Scale
 from tests.flow.lab import Lab, cut_connections, free_address
-from tests.harness.hole import hole
+from tests.harness.links import way_to
 from tradewind.local.scratch import RedisProcess
 from tradewind.state import State
 
@@ -72,19 +72,19 @@ async def test_c07_a_silent_network_is_noticed_told_and_survived(
     async def not_ready() -> bool:
         return not await ready()
 
-    async with hole(redis_servers[0].port, late=late) as network:
-        config = tmp_path / "by-the-hole.yaml"
+    async with way_to(redis_servers[0].port) as network:
+        config = tmp_path / "by-the-way.yaml"
         text = lab.config.read_text()
         config.write_text(text.replace(f":{redis_servers[0].port}", f":{network.port}"))
         worker = await lab.worker("eu-west", "--config", str(config), "--http", address)
         await lab.until(ready)
-        network.swallow()
+        await network.become(reach="silent", forgets=not late)
         began_s = time.monotonic()
         await lab.until(not_ready)
         while time.monotonic() - began_s < down_s:
             assert not await ready(), "alive and ready, and cannot take a task"
             await asyncio.sleep(0.5)
-        network.heal()
+        await network.become()
         back_s = time.monotonic()
         last_s = await all_run_once(lab)
         assert worker.poll() is None

@@ -182,11 +182,14 @@ TAKEN = 'tradewind_tasks_submitted_total{outcome="accepted",queue="default",regi
 async def test_c42_the_metrics_of_a_killed_router_process_stay_true(
     world: Yard, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-P", "-m", "router", "--config", str(world.config("eu-west"))]
+    command = [sys.executable, "-P", "-m", "router", "--config", str(world.config)]
     command += ["--region", "eu-west", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     with (tmp_path / "router.log").open("wb") as log:
         parent = await asyncio.create_subprocess_exec(
-            *leashed([*command, "--processes", "2"]), stdout=asyncio.subprocess.PIPE, stderr=log
+            *leashed([*command, "--processes", "2"]),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, **world.env},
         )
     assert parent.stdout is not None
     try:

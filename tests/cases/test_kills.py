@@ -38,7 +38,7 @@ async def running_rough(
     tmp_path_factory: pytest.TempPathFactory, ledger: Ledger
 ) -> AsyncIterator[Yard]:
     home = tmp_path_factory.mktemp("rough")
-    # A region that was down takes tasks from elsewhere again after 60 intervals, give or take half.
+    # A region that was down takes tasks from elsewhere again after as long, give or take half.
     text = f"{WORLD}health: {{interval: 250ms, timeout: 1s}}\n"
     async with yard(home, text, APP, ledger, "--concurrency", "8") as running:
         yield running

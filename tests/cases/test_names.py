@@ -32,7 +32,7 @@ TEXTS = {
     "the longest text": "k" * 4096,
     "a text that is too long": "k" * 4097,
 }
-# What a queue or a handler may be called (design section 4.1); the world serves these.
+# What a queue or a handler may be called (docs/limits.md); the world serves these.
 NAMES = {"a:b", "a:b:0", "a/b", ".."}
 TOO_LONG = TEXTS["a text that is too long"]
 

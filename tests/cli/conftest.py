@@ -10,7 +10,14 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from tradewind.cli import main
-from tradewind.errors import InvalidTask, TradewindError, UnknownTask
+from tradewind.errors import (
+    ControlUnavailable,
+    InvalidTask,
+    LastRegion,
+    RegionSilent,
+    TradewindError,
+    UnknownTask,
+)
 from tradewind.statuses import to_status
 from tradewind.v1 import admin_pb2, router_pb2, task_pb2
 from tradewind.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
@@ -156,6 +163,70 @@ class Admin(AdminServiceServicer):
         tasks = [dead, hostile_task(state=task_pb2.TASK_STATE_DEAD_LETTER)]
         return admin_pb2.ListDeadTasksResponse(tasks=tasks, total=2)
 
+    def SetRegionState(self, request: Any, context: Any) -> admin_pb2.SetRegionStateResponse:
+        if request.region != "eu-west" and not request.force:
+            refuse(context, LastRegion(request.region, "rule eu (eu)"))
+        region = admin_pb2.Region(name=request.region, state=request.state, epoch=7)
+        return admin_pb2.SetRegionStateResponse(region=region)
+
+    def PauseQueue(self, request: Any, context: Any) -> admin_pb2.PauseQueueResponse:
+        if request.queue == "unlucky":
+            refuse(context, ControlUnavailable(["ap-south", "us-east"]))
+        return admin_pb2.PauseQueueResponse(epoch=8)
+
+    def ResumeQueue(self, request: Any, context: Any) -> admin_pb2.ResumeQueueResponse:
+        return admin_pb2.ResumeQueueResponse(epoch=9)
+
+    def EvacuateRegion(self, request: Any, context: Any) -> Iterator[Any]:
+        kept = [admin_pb2.Kept(reason="pinned", count=2), admin_pb2.Kept(reason="full", count=7)]
+        for moved in (0, 600, 1_200):
+            done = moved == 1_200 and request.region != "taken-back"
+            yield admin_pb2.EvacuateRegionResponse(
+                moved=moved, remaining=1_200 - moved, kept=kept, done=done
+            )
+
+    def ListMoves(self, request: Any, context: Any) -> admin_pb2.ListMovesResponse:
+        if request.region == "us-east":
+            return admin_pb2.ListMovesResponse(silent_regions=["us-east"])
+        if request.region == "ap-south":
+            return admin_pb2.ListMovesResponse()
+        move = admin_pb2.Move(
+            task_id=TASK_ID,
+            source="eu-west",
+            target="us-east",
+            epoch=2,
+            reason="unserved",
+            state=task_pb2.TASK_STATE_SCHEDULED,
+        )
+        move.began_at.FromSeconds(1_700_000_000)
+        return admin_pb2.ListMovesResponse(moves=[move])
+
+    def RetargetMove(self, request: Any, context: Any) -> admin_pb2.RetargetMoveResponse:
+        if request.task_id != TASK_ID:
+            task = done_task(task_id=request.task_id)
+            return admin_pb2.RetargetMoveResponse(task=task)
+        if not request.force:
+            refuse(context, RegionSilent(["us-east"]))
+        task = done_task(state=task_pb2.TASK_STATE_PENDING, result=b"")
+        return admin_pb2.RetargetMoveResponse(task=task, ended=True, may_run_twice=True)
+
+    def ListAudit(self, request: Any, context: Any) -> admin_pb2.ListAuditResponse:
+        if request.region == "us-east":
+            return admin_pb2.ListAuditResponse(silent_regions=["us-east"])
+        if request.region == "ap-south":
+            return admin_pb2.ListAuditResponse()
+        record = admin_pb2.AuditRecord(
+            region="eu-west",
+            deed="redrive",
+            who=HOSTILE,
+            on="eu-west",
+            why=HOSTILE,
+            counts={"mail": 1_200},
+            details={"error_kind": "exhausted"},
+        )
+        record.at.FromSeconds(1_700_000_000)
+        return admin_pb2.ListAuditResponse(records=[record], next_page_token="t2")
+
     def RedriveDeadTasks(self, request: Any, context: Any) -> admin_pb2.RedriveDeadTasksResponse:
         return admin_pb2.RedriveDeadTasksResponse(count=2)
 
@@ -188,6 +259,7 @@ def router() -> Generator[str, None, None]:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is slow on a busy machine is no news to a test that reads all of stderr."""
     monkeypatch.setattr("tradewind.cli.session._QUIET_S", 600.0)
+    monkeypatch.delenv("COLUMNS", raising=False)  # the developer's own terminal
 
 
 @pytest.fixture

@@ -6,20 +6,27 @@ from pathlib import Path
 
 import pytest
 
+from router.decisions import explained
 from tests.cli.conftest import Run
 from tests.cli.test_real_router import tradewind
 from tests.cli.test_sheets import rendered
 from tests.rpc.running import running
 from tests.unit.policy.worlds import busy, fleet, region, unserved, view
-from tradewind.cli.explain import fence_text, headline, regime_text
+from tradewind.cli import show
+from tradewind.cli.explain import (
+    fence_text,
+    headline,
+    refusal_text,
+    regime_text,
+    repeats_text,
+)
 from tradewind.cli.route_sheet import route_sheet, score_text
 from tradewind.client import Route
 from tradewind.client.views import route_of
 from tradewind.fleet import Fleet, Match, Rule, Steering
 from tradewind.policy.decide import decide
 from tradewind.task import Draft
-from tradewind.view import Candidate, RegionView, ScoreParts
-from tradewind.wire import decision
+from tradewind.view import Candidate, FenceAuthors, RegionView, ScoreParts
 
 ROOT = Path(__file__).resolve().parents[2]
 PERSONAL = Rule("eu-personal-data", Match(labels={"data": "pii"}), residency=("eu",))
@@ -42,7 +49,7 @@ def route(
     draft: Draft, views: list[RegionView] = VIEWS, world: Fleet = WORLD, draw: float = 0.3
 ) -> Route:
     found = decide(draft, views, world, draw=draw, own_region="eu-west")
-    return route_of(decision(found, partition=17))
+    return route_of(explained(draft, found, world, partition=17))
 
 
 SPILLING = route(Draft("email.send"))
@@ -68,7 +75,12 @@ def test_the_table_fits_a_terminal_and_tells_everything(width: int) -> None:
 
 def test_the_guide_shows_what_is_printed() -> None:
     page = (ROOT / "docs" / "explain.md").read_text(encoding="utf-8")
-    for shown in (headline("email.send", SPILLING), regime_text(SPILLING)):
+    world = fleet(region("us-east", "us"), region("eu-west", "eu"))
+    views = [view("us-east"), view("eu-west", health="DOWN")]
+    down = refusal_text(route(Draft("x", residency=("eu",)), views, world))
+    pinned = Draft("x", residency=("us",), pin_region="eu-west")
+    never = refusal_text(route(pinned, views, world))
+    for shown in (headline("email.send", SPILLING), regime_text(SPILLING), down, never):
         assert f"\n{shown}\n" in page
     assert "\n".join(rendered(route_sheet(SPILLING), 80)) in page
 
@@ -113,7 +125,11 @@ def test_a_score_of_nothing_is_no_empty_sum() -> None:
 
 
 IDLE = [view("eu-west", 1.0), *VIEWS[1:]]
+OVER = [busy("eu-west", 31.0, 1.0), view("eu-north", 24.3), view("us-east", 82.0)]
+BACK = [view("eu-west", 1.0, health="RECOVERING", ramp=0.25), *OVER[1:]]
 PII = Draft("email.send", labels={"data": "pii"})
+DETOUR = "the nearest that can take it"
+BY_RULE = "by rule eu-personal-data"
 SAID: dict[str, tuple[Route, str, str, str]] = {
     "tasks stay at home": (
         route(Draft("email.send"), IDLE),
@@ -133,30 +149,59 @@ SAID: dict[str, tuple[Route, str, str, str]] = {
         "Home is eu-west; tasks leave it now, each for a region drawn by its share.",
         "",
     ),
+    "the nearest recovers, and this one stays": (
+        route(Draft("email.send"), BACK, draw=0.1),
+        "goes to eu-west: home (the nearest, drawn by its share)",
+        "Home is eu-west, and recovers: by now it takes 25% of such tasks, and soon all.",
+        "",
+    ),
+    "the nearest recovers, and this one goes": (
+        route(Draft("email.send"), BACK, draw=0.99),
+        "goes to us-east: spill (the nearest recovers, and takes only a part of its tasks)",
+        "Home is eu-west, and recovers: by now it takes 25% of such tasks, and soon all.",
+        "",
+    ),
+    "the nearest is full": (
+        route(Draft("email.send"), OVER),
+        f"goes to eu-north: detour ({DETOUR}; eu-west is nearer: wait over limit)",
+        "Home is eu-north while eu-west takes none; tasks go there.",
+        "",
+    ),
     "a rule, and the step behind it": (
         route(PII, IDLE),
         "goes to eu-west: eu-personal-data, then home (the nearest)",
         "Home is eu-west; tasks stay there.",
-        "The fence: by rule eu-personal-data.",
+        f"The fence [eu]: {BY_RULE}.",
     ),
-    "a pin": (route(Draft("x", pin_region="eu-north")), "pin (the region it asks for)", "", ""),
+    "a pin": (
+        route(Draft("x", pin_region="eu-north")),
+        "pin (the region it asks for)",
+        "",
+        "Pinned to eu-north.",
+    ),
     "nobody runs it": (
         route(Draft("x", pin_region="eu-west"), [unserved("eu-west")]),
         "unserved (no live worker runs it)",
         "",
-        "",
+        "Pinned to eu-west.",
     ),
     "nowhere": (
         route(Draft("x", residency=("us",))),
-        "goes nowhere: no region may take it now",
+        "goes nowhere: no region can take it now",
         "",
-        "The fence: by the task's own [us].",
+        "The fence [us]: by the task's own residency.",
     ),
     "nowhere, by a rule": (
         route(PII._replace(pin_region="us-east")),
-        "goes nowhere: no region may take it now (eu-personal-data)",
+        "goes nowhere: no region may ever take it (eu-personal-data)",
         "",
-        "The fence: by rule eu-personal-data.",
+        f"The fence [eu]: {BY_RULE}. Pinned to us-east.",
+    ),
+    "nowhere, by a rule and the task": (
+        route(PII._replace(residency=("us",))),
+        "goes nowhere: no region may ever take it (eu-personal-data)",
+        "",
+        f"The fence: {BY_RULE} [eu] and the task's own residency [us].",
     ),
 }
 
@@ -165,8 +210,93 @@ SAID: dict[str, tuple[Route, str, str, str]] = {
 def test_the_answer_is_a_sentence(shown: Route, head: str, regime: str, fence: str) -> None:
     assert str(headline("x", shown)).endswith(head)
     assert regime_text(shown) == regime
-    own = ("us",) if "own" in fence else ()
-    assert fence_text(shown, own) == fence
+    assert fence_text(shown) == fence
+
+
+EU = Draft("x", residency=("eu",))
+PASSES, STAYS = "This may pass: ", "Waiting does not help: this is a contradiction"
+REFUSALS: dict[str, tuple[Route, str, str]] = {
+    "its region is down": (
+        route(EU._replace(residency=("us",))),
+        PASSES + "regions that may take it are out (UNAVAILABLE). No permitted region can take "
+        "the task now (eu-west: outside the fence, eu-north: outside the fence, us-east: ",
+        "; retry later.",
+    ),
+    "its regions are full": (
+        route(EU, [replace(each, full=True) for each in IDLE[:2]]),
+        PASSES + "regions that may take it are full (RESOURCE_EXHAUSTED). Every permitted ",
+        "; retry later.",
+    ),
+    "fence and pin exclude each other": (
+        route(EU._replace(pin_region="us-east")),
+        f"{STAYS} (FAILED_PRECONDITION). Residency, pin and weights leave no region (",
+        "; change the task, or the rules of policy v1.",
+    ),
+    "rule and task exclude each other": (
+        route(PII._replace(residency=("us",))),
+        f"{STAYS} (FAILED_PRECONDITION). [eu] by rule eu-personal-data and [us] by the task ",
+        "; give the task a group that the rule permits.",
+    ),
+    "none": (SPILLING, "", ""),
+}
+
+
+@pytest.mark.parametrize(("shown", "begins", "ends"), REFUSALS.values(), ids=REFUSALS)
+def test_a_contradiction_is_told_from_an_outage_and_what_to_do(
+    shown: Route, begins: str, ends: str
+) -> None:
+    said = refusal_text(shown)
+    assert said.startswith(begins)
+    assert said.endswith(ends)
+    assert bool(said) is bool(begins)
+
+
+KEYED = route(Draft("x", idempotency_key="k", request_id="r"))
+REPEATS: dict[str, tuple[Route, bool, str]] = {
+    "of a key": (KEYED, False, "Repeats of its idempotency key are recognised in eu-west."),
+    "of the caller's own request_id": (
+        route(Draft("x", request_id="r")),
+        True,
+        "Repeats of its request_id are recognised in eu-west.",
+    ),
+    "of nothing": (route(Draft("x", request_id="minted")), False, ""),
+}
+
+
+@pytest.mark.parametrize(("shown", "is_named", "said"), REPEATS.values(), ids=REPEATS)
+def test_repeats_are_recognised_only_by_what_the_caller_gave(
+    shown: Route, *, is_named: bool, said: str
+) -> None:
+    found = replace(shown, ledger_home="eu-west")
+    assert repeats_text(found, is_named=is_named) == said
+
+
+def test_of_a_single_region_no_other_reason_is_named_than_that_it_is_near() -> None:
+    found = decide(EU, IDLE[:1], WORLD, draw=0.0, ledger_home="eu-west")
+    assert (found.region, found.reason) == ("eu-west", "home")
+
+
+def test_what_is_piped_is_as_wide_as_columns_says_and_whole_without(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = PII._replace(labels={"data": "pii"}, queue="q" * 40)
+    refused = route(draft._replace(residency=("us",)))
+
+    def piped() -> list[str]:
+        out = show.console()
+        out.print(route_sheet(SPILLING))
+        out.print(show.text(refusal_text(refused)))
+        return capsys.readouterr().out.splitlines()
+
+    whole = piped()
+    assert refusal_text(refused) in whole
+    assert max(map(len, whole)) > 80
+    monkeypatch.setenv("COLUMNS", "64")
+    narrow = piped()
+    assert max(map(len, narrow)) <= 64
+    assert " ".join(" ".join(narrow).split()).endswith(refusal_text(refused))
+    monkeypatch.setenv("COLUMNS", "no number")
+    assert piped() == whole
 
 
 async def test_the_object_has_what_the_table_has_and_more(
@@ -184,6 +314,13 @@ async def test_the_object_has_what_the_table_has_and_more(
     assert "goes to eu-west: home (the nearest)" in text
     assert "Home is eu-west; tasks stay there." in text
     assert (shown["step"], shown["home"], shown["spills"]) == ("home", "eu-west", False)
+    assert shown["fence"] == ["eu"]
+    assert shown["fence_by"] == asdict(FenceAuthors(task_residency=("eu",))) | {
+        "rule_residency": [],
+        "task_residency": ["eu"],
+    }
+    assert (shown["refused"], shown["refusal"], shown["bypassed"]) == ("", "", "")
+    assert "recognised" not in text  # by a request_id that was minted for this question
     empty = asdict(Candidate("", False, "", 0.0, 0.0, 0.0, 0.0))
     for each in shown["candidates"]:
         assert each.keys() == empty.keys()

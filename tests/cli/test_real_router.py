@@ -65,7 +65,7 @@ async def test_fences_that_exclude_each_other_are_both_named(
         task = ("explain", "email.send", "--tenant", "acme-de")
 
         assert await tradewind(run, serving, *task) == 0
-        assert "The fence: by rule acme-germany." in capsys.readouterr().out
+        assert "The fence [eu]: by rule acme-germany." in capsys.readouterr().out
 
         assert await tradewind(run, serving, *task, "--residency", "us") == 1
         text = capsys.readouterr().out

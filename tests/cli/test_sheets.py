@@ -1,6 +1,7 @@
 """What the tables look like on a terminal of a given width."""
 
 import io
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from tradewind.client import QueueStatus, RegionStatus, Route, WorkerStatus
 from tradewind.client.views import task_of
 from tradewind.state import State
 from tradewind.v1 import task_pb2
-from tradewind.view import Candidate
+from tradewind.view import Candidate, FenceAuthors
 
 DIED = datetime(2026, 3, 1, 23, 59, 59, 250_000, tzinfo=UTC)
 WORKER_ID = "ap-south/worker-7c9f/12239/01469a3f"
@@ -211,44 +212,46 @@ def test_each_change_of_a_watched_task_is_a_line(task: task_pb2.Task, line: str)
     assert tasks.change(task_of(task)).plain.rstrip() == line
 
 
-def fences(rule: str, *reasons: str) -> Route:
-    candidates = tuple(
-        Candidate(f"region-{number}", not reason, reason, 0.0, 0.0, 0.0, 0.0)
-        for number, reason in enumerate(reasons)
-    )
-    return Route("", rule, candidates, "", 0, "abc")
-
-
 OUTSIDE = "outside the fence"
-NOTHING = f"{OUTSIDE}: [eu] by rule acme and [us] by the task leave no residency group"
-FENCES: dict[str, tuple[Route, tuple[str, ...], str]] = {
-    "a rule's": (fences("acme", "", OUTSIDE), (), "The fence: by rule acme."),
+RULE = FenceAuthors("acme", ("eu", "apac"))
+BOTH = replace(RULE, task_residency=("eu",))
+
+
+def fenced(by: FenceAuthors, *fence: str) -> Route:
+    candidate = Candidate("region-0", False, f"{OUTSIDE}: none is left", 0.0, 0.0, 0.0, 0.0)
+    return Route("", "acme", (candidate,), "", 0, "abc", fence=fence, fence_by=by)
+
+
+FENCES: dict[str, tuple[Route, str]] = {
+    "a rule's": (fenced(RULE, "apac", "eu"), "The fence [apac, eu]: by rule acme."),
     "the task's": (
-        fences("home", "", OUTSIDE),
-        ("us", "eu"),
-        "The fence: by the task's own [us, eu].",
+        fenced(FenceAuthors(task_residency=("us", "eu")), "eu", "us"),
+        "The fence [eu, us]: by the task's own residency.",
     ),
     "of both": (
-        fences("acme", "", OUTSIDE),
-        ("eu",),
-        "The fence: by rule acme and the task's own [eu].",
+        fenced(BOTH, "eu"),
+        "The fence [eu]: by rule acme [eu, apac] and the task's own residency [eu].",
     ),
     "of both, and nothing is left": (
-        fences("acme", NOTHING, NOTHING),
-        ("us",),
-        "The fence: [eu] by rule acme and [us] by the task leave no residency group.",
+        fenced(BOTH),
+        "The fence: by rule acme [eu, apac] and the task's own residency [eu].",
     ),
-    "there is none": (fences("home", "", "down"), (), ""),
+    "with a pin": (
+        fenced(replace(RULE, pin_region="eu-west"), "eu"),
+        "The fence [eu]: by rule acme. Pinned to eu-west.",
+    ),
+    "there is none": (fenced(FenceAuthors()), ""),
+    "there is none but a pin": (fenced(FenceAuthors(pin_region="eu-west")), "Pinned to eu-west."),
 }
 
 
-@pytest.mark.parametrize(("decided", "own", "said"), list(FENCES.values()), ids=list(FENCES))
-def test_explain_says_who_drew_the_fence(decided: Route, own: tuple[str, ...], said: str) -> None:
-    assert fence_text(decided, own) == said
+@pytest.mark.parametrize(("decided", "said"), list(FENCES.values()), ids=list(FENCES))
+def test_explain_says_who_drew_the_fence(decided: Route, said: str) -> None:
+    assert fence_text(decided) == said
 
 
 def test_a_region_that_was_not_measured_has_a_dash_for_its_round_trip() -> None:
-    *_, row = rendered(route_sheet(fences("acme", NOTHING)))
+    *_, row = rendered(route_sheet(fenced(RULE)))
     assert row.split(maxsplit=6) == ["region-0", "-", "-", "-", "-", "-", OUTSIDE]
 
 

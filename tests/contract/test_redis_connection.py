@@ -11,6 +11,7 @@ import pytest
 from redis.asyncio.connection import Connection
 
 from tests.conftest import fleet_at
+from tests.harness.links import way_to
 from tests.harness.patience import until
 from tests.redis_keys import connected
 from tests.scripts.world import (
@@ -193,6 +194,28 @@ async def test_tasks_of_several_partitions_leave_in_one_write_to_each_node(
     await store.enqueue([a_task(mint(2, 1, n, n)) for n in places], timeout_s=SOON_S)
 
     assert set(writes.values()) == {1}
+
+
+async def test_a_dead_connection_is_noticed_though_no_caller_waits_for_an_answer(
+    own_redis: RedisProcess,
+) -> None:
+    """As where a firewall has forgotten it: reads and probes give up before a call is over."""
+    async with way_to(own_redis.port) as way:
+        link = Link("eu-west", lambda: Connection(port=way.port, socket_timeout=None))
+
+        async def answers() -> bool:
+            try:
+                async with asyncio.timeout(0.05):
+                    return await link.call([["PING"]], timeout_s=0.3) == [b"PONG"]
+            except (TimeoutError, StoreUnavailable):
+                return False
+
+        await until(answers, "the link is connected")
+        await way.become(reach="silent", forgets=True)
+        await way.become()
+        assert not await answers()
+        await until(answers, "another connection has been made", patience_s=SOON_S)
+        await link.close()
 
 
 async def test_what_was_answered_before_a_connection_was_lost_counts() -> None:

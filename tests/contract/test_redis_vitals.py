@@ -7,7 +7,8 @@ import pytest
 
 from tests.contract.test_vitals import BEAT
 from tests.redis_keys import connected
-from tests.scripts.world import keys_at
+from tests.scripts.world import client_of, keys_at
+from tradewind.control import Control, Order, Stamp
 from tradewind.store.region_store import RegionStore
 
 WORKERS = keys_at(0).workers
@@ -52,3 +53,29 @@ async def test_a_silent_worker_ages_by_the_servers_clock_and_is_forgotten(
     await store.heartbeat(replace(BEAT, worker_id="w2"))
     assert not raw.hexists(WORKERS, "w1")
     assert 0 < raw.ttl(WORKERS) <= 3_600
+
+
+async def test_what_cannot_be_read_hides_neither_workers_nor_the_control_document(
+    store: RegionStore, raw: Any
+) -> None:
+    await store.heartbeat(BEAT)
+    at_ms = raw.hget(WORKERS, "w1").partition(" ")[0]
+    raw.hset(WORKERS, mapping={"a": f"{at_ms} {{}}", "b": "", "z": "x", b"\xff": b"\xff"})
+    control = Control(Stamp(1, "c"), regions={"eu-west": Order("DRAINING")})
+    await store.control_accept(control, timeout_s=5.0)
+    reader = RegionStore(client_of(store).region, client_of(store).fleet)
+    try:
+        assert [live.heartbeat for live in await reader.workers()] == [BEAT]
+        assert reader.held() == control
+    finally:
+        await reader.close()
+
+
+async def test_workers_live_on_beside_what_cannot_be_read_and_have_it_forgotten(
+    store: RegionStore, raw: Any
+) -> None:
+    await store.heartbeat(BEAT)
+    at_ms = int(raw.hget(WORKERS, "w1").partition(" ")[0])
+    raw.hset(WORKERS, mapping={"a": "x", "b": f"{at_ms + 400_000} {{}}", "c": f"{at_ms} x"})
+    await store.heartbeat(BEAT)
+    assert sorted(raw.hkeys(WORKERS)) == ["c", "w1"]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.any_store import AnyStore
 from tests.contract.conftest import World
-from tradewind.task import Heartbeat
+from tradewind.task import Heartbeat, Timing
 
 BEAT = Heartbeat(
     worker_id="w1",
@@ -18,6 +18,7 @@ BEAT = Heartbeat(
     started_ms=1_700_000_000_000,
     version="0.1.0",
     depths={3: (7, 1_700_000_000_000)},
+    timings={"send": Timing(0.25, 15.0)},
 )
 
 

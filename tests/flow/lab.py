@@ -61,6 +61,7 @@ class Lab:
         self.stores = {
             name: RegionStore(region, self.fleet) for name, region in self.fleet.regions.items()
         }
+        self.ports = {name: s.port for name, s in zip(REGIONS, servers, strict=False)}
         self.ledger = home / "ledger"
         self.ledger.touch()
         self.patience_s = PATIENCE_S
@@ -115,6 +116,7 @@ class Lab:
         *,
         partition: int | None = None,
         priority: Priority = Priority.NORMAL,
+        fence: tuple[str, ...] = (),
         **spec: Any,
     ) -> str:
         """Store a task, as a router would. Returns its id."""
@@ -131,12 +133,12 @@ class Lab:
         packed = codec.pack(
             Draft(name=name, spec=message.SerializeToString()),
             fingerprint=secrets.token_bytes(32),
-            fence=(),
+            fence=fence,
             traceparent="",
             birth_region=region,
             deduplicated=False,
         )
-        new = NewTask(task_id, "default", name, priority, packed)
+        new = NewTask(task_id, "default", name, priority, packed, fence=fence)
 
         async def is_stored() -> bool:  # the same id again: an answer may have been lost
             outcomes, _ = await self.stores[region].enqueue([new], timeout_s=10)

@@ -19,7 +19,7 @@ from tradewind.local.leash import leashed
 from tradewind.local.scratch import RedisProcess
 from tradewind.v1 import router_pb2
 
-#: What contract section 3 allows a router to answer a client with.
+#: What a router may answer a client with (router.proto).
 DOCUMENTED = frozenset(
     {
         grpc.StatusCode.OK,

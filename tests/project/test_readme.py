@@ -103,4 +103,8 @@ def test_every_make_target_of_the_readme_exists(target: str) -> None:
 
 @pytest.mark.parametrize("link", sorted(set(_LINK.findall(README))))
 def test_every_link_of_the_readme_leads_somewhere(link: str) -> None:
-    assert (ROOT / link).exists()
+    path, _, anchor = link.partition("#")
+    assert (ROOT / path).exists()
+    headings = re.findall(r"^#+ (.+)$", (ROOT / path).read_text(), re.MULTILINE) if anchor else []
+    slugs = [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
+    assert not anchor or anchor in slugs

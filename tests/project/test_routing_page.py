@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from router import breaker, load, signs, slowness
+from router import breaker, load, mix, signs, slowness
 from router.route import Routes
 from tests.unit.router.test_agree import Seen
 from tradewind import limits
 from tradewind.cli import main
 from tradewind.limits import MINUTE_MS, SECOND_MS
 from tradewind.policy import affinity, defaults, filters
-from tradewind.policy.choose import FAILOVER, NO_MEMORY, TRIAL, Memory
+from tradewind.policy.choose import DETOUR, FAILOVER, NO_MEMORY, TRIAL, Memory
 from tradewind.policy.decide import PANIC, decide
 from tradewind.policy.rules import UNSERVED, resolve
 from tradewind.regions import load as load_file
@@ -190,7 +190,7 @@ def test_every_reason_and_every_step_is_told() -> None:
     assert all(f"`{reason}`" in PAGE for reason in elsewhere)
     steps = {row["`explain` says"].strip("`") for row in table("`explain` says")}
     drawn = {"affinity", "home", "ledger", "pin", "prefer", "spill"}
-    assert steps == drawn | {FAILOVER, TRIAL, PANIC, UNSERVED}
+    assert steps == drawn | {DETOUR, FAILOVER, TRIAL, PANIC, UNSERVED}
 
 
 # --- defaults
@@ -268,7 +268,7 @@ def test_the_numbers_of_deciding_are_those_of_the_code_word_for_word() -> None:
 def test_the_numbers_of_health_and_load_are_those_of_the_code() -> None:
     assert told_under("When a region is out") == constants(breaker)
     shared = {name: getattr(limits, name) for name in ("HEARTBEAT_EVERY_MS", "WORKER_GONE_MS")}
-    known = constants(signs) | constants(slowness) | constants(load)
+    known = constants(signs) | constants(slowness) | constants(load) | constants(mix)
     assert told_under("What is known of a region") == shared | known
 
 
@@ -299,7 +299,7 @@ SENTENCES: dict[str, tuple[float, float]] = {
     "an hour in order forgets it": (breaker.FORGOTTEN * INTERVAL_S, 3_600),
     "good probes for 30 s": (breaker.TRIAL_TIME * INTERVAL_S, 30),
     "five to ten minutes": (signs.MOST_MS, 5 * MINUTE_MS),
-    "(1 s until one was measured)": (defaults.SERVICE_S, 1),
+    "one that nobody has timed, 1 s": (defaults.SERVICE_S, 1),
     "nothing heard for 30 s": (defaults.UNKNOWN_AFTER_MS, 30_000),
     "half as high again": (defaults.DEGRADED_FACTOR, 1.5),
     "at most 0.25 s longer": (defaults.SLEW_PATIENCE_S, 0.25),
@@ -307,6 +307,7 @@ SENTENCES: dict[str, tuple[float, float]] = {
     "For 10 s after they have returned": (defaults.DWELL_S, 10),
     "more than 0.12 s longer": (defaults.SETTLED_PATIENCE_S, 0.12),
     "0.3 times what that wait is above 5 s": (defaults.TEMPERATURE_PER_WAIT, 0.3),
+    "five minutes at most (60 `interval`s)": (defaults.GUESTS_AFTER_S, 60 * INTERVAL_S),
     "longer than a quarter of a second": (defaults.FILL_S, 0.25),
     "and 0.02 s more for each second since": (defaults.FILL, 0.02),
     "within *half* the band": (defaults.RETURN_BAND, 0.5),

@@ -175,8 +175,11 @@ class FlakyStore:
             return plain
 
         async def faulty(*args: Any, **kwargs: Any) -> Any:
-            if fault := self._next(name):
-                raise fault.error
-            return await plain(*args, **kwargs)
+            fault = self._next(name)
+            if fault is None or fault.late:
+                answer = await plain(*args, **kwargs)
+                if fault is None:
+                    return answer
+            raise fault.error
 
         return faulty

@@ -2,7 +2,6 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
@@ -11,7 +10,7 @@ from tests.redis_keys import connected
 from tests.rpc import labour
 from tests.rpc.running import Running, answered, running
 from tradewind import ids, metrics
-from tradewind.errors import InvalidTask, NotServedYet, StoreUnavailable
+from tradewind.errors import InvalidTask, StoreUnavailable
 from tradewind.fleet import Fleet
 from tradewind.store.keys import partition_keys
 from tradewind.v1 import admin_pb2, task_pb2
@@ -228,30 +227,6 @@ async def test_an_unknown_region_is_refused(serving: Running, method: str) -> No
 
     with pytest.raises(InvalidTask, match="region: 'mars' is not a region"):
         await answered(getattr(serving.admin, method)(request))
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        "SetRegionState",
-        "PauseQueue",
-        "ResumeQueue",
-    ],
-)
-async def test_what_is_not_served_yet_says_so(serving: Running, method: str) -> None:
-    with pytest.raises(NotServedYet, match=f"{method} is not served by this release") as refused:
-        await answered(getattr(serving.admin, method)(getattr(admin_pb2, f"{method}Request")()))
-
-    assert refused.value.code is grpc.StatusCode.UNIMPLEMENTED  # type: ignore[attr-defined]
-
-
-async def test_a_stream_that_is_not_served_yet_says_so(serving: Running) -> None:
-    call = serving.admin.EvacuateRegion(admin_pb2.EvacuateRegionRequest(region="eu-west"))
-
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await call.read()
-
-    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_a_region_that_does_not_answer_a_list_is_named(serving: Running) -> None:

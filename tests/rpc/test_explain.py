@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from google.rpc import code_pb2
 
 from tests.rpc.running import Running, answered, running, spec
 from tests.unit.policy.worlds import busy, view
@@ -198,3 +199,33 @@ async def test_explaining_a_task_without_a_region_is_an_answer(serving: Running)
 
     assert decision.region == ""
     assert len(decision.candidates) == 3
+    with pytest.raises(NoRegionPermitted) as refused:
+        await serving.submit(residency=["eu"], pin_region="us-east")
+    assert decision.refusal.code == code_pb2.FAILED_PRECONDITION
+    assert decision.refusal.message == str(refused.value)
+    assert list(decision.fence) == ["eu"]
+    assert (list(decision.fence_by.task_residency), decision.fence_by.pin_region) == (
+        ["eu"],
+        "us-east",
+    )
+
+
+async def test_while_the_origin_is_full_the_next_nearest_is_a_detour_also_in_the_count(
+    serving: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    views = [view("eu-west", 1.0, full=True), view("us-east", 50.0), view("ap-south", 60.0)]
+    freeze(serving, views, monkeypatch)
+    labels = {"region": "us-east", "rule": "detour"}
+    before = metrics.REGISTRY.get_sample_value("tradewind_routing_decisions_total", labels) or 0
+    told = await serving.explain(origin_region="eu-west")
+    receipt = await serving.submit(origin_region="eu-west")
+
+    assert (told.region, told.step, told.home, told.bypassed) == (
+        "us-east",
+        "detour",
+        "us-east",
+        "eu-west",
+    )
+    assert (receipt.region, receipt.rule) == ("us-east", "detour")
+    after = metrics.REGISTRY.get_sample_value("tradewind_routing_decisions_total", labels)
+    assert after == before + 1

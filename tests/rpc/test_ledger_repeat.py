@@ -12,7 +12,7 @@ import pytest
 from tests.rpc import labour
 from tests.rpc.ledgers import GONE
 from tests.rpc.running import Running, answered, fields_of, running
-from tradewind.errors import InvalidTask, UnknownTask
+from tradewind.errors import InvalidTask, StoreUnavailable, UnknownTask
 from tradewind.fleet import Dedup, Fleet, QueuePolicy, Region
 from tradewind.v1 import admin_pb2, router_pb2, task_pb2
 
@@ -86,6 +86,17 @@ async def test_a_repeat_of_a_purged_submit_is_told_that_it_was_dead(
     fields = await fields_at(serving, key, home)
     first = await serving.submit(**fields)
     await purge(serving, first)
+
+    await is_told(serving, first, State.TASK_STATE_DEAD_LETTER, **fields)
+
+
+async def test_so_is_one_whose_purge_was_not_answered(serving: Running) -> None:
+    fields = await fields_at(serving, False, "eu-west")
+    first = await serving.submit(**fields)
+    await labour.bury(serving.stores["eu-west"], first.task_id)
+    lost = StoreUnavailable("eu-west", "the answer was lost", sent=True)
+    serving.stores["eu-west"].fail("purge", lost, late=True)
+    await answered(serving.admin.PurgeDeadTasks(admin_pb2.PurgeDeadTasksRequest(), timeout=20))
 
     await is_told(serving, first, State.TASK_STATE_DEAD_LETTER, **fields)
 

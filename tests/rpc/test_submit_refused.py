@@ -1,12 +1,13 @@
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import grpc
 import pytest
 
 from tests.conftest import fleet_on
 from tests.redis_keys import connected
-from tests.rpc.running import Running, running
+from tests.rpc.running import Running, answered, running, spec
 from tradewind.errors import (
     NoRegionReachable,
     OutcomeUnknown,
@@ -16,9 +17,12 @@ from tradewind.errors import (
     StoreFull,
     StoreMoving,
     StoreUnavailable,
+    TradewindError,
 )
 from tradewind.fleet import Health
 from tradewind.local.scratch import RedisProcess
+from tradewind.metrics import REGISTRY, ROUTING_REFUSALS
+from tradewind.v1 import router_pb2
 
 FAILED = StoreUnavailable("eu-west", "foreign data", sent=True, failed=True)
 BROKEN = StoreContractBroken("foreign data")
@@ -202,3 +206,50 @@ async def test_no_region_but_a_down_one_is_unavailable(serving: Running) -> None
 
     assert refused.value.code is grpc.StatusCode.UNAVAILABLE  # type: ignore[attr-defined]
     assert await serving.stored() == {}
+
+
+def refusals() -> dict[str, float]:
+    """How many decisions named no region so far, by why."""
+    name = "tradewind_routing_decisions_total"
+    return {
+        why: REGISTRY.get_sample_value(name, {"region": "none", "rule": why}) or 0.0
+        for why in ROUTING_REFUSALS
+    }
+
+
+# What is submitted, what its only region answers, and what the decision counts as.
+NOWHERE: dict[str, tuple[dict[str, Any], StoreError | None, str]] = {
+    "no region may have": (
+        {"residency": ["eu"], "pin_region": "us-east"},
+        None,
+        "no-region-permitted",
+    ),
+    "no region can take": ({"residency": ["eu"]}, BROKEN, "no-region-reachable"),
+    "no region has room for": ({"residency": ["eu"]}, StoreFull("eu-west"), "regions-full"),
+    "is wrong in itself": ({"name": ""}, None, ""),
+}
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "with others"])
+@pytest.mark.parametrize(("fields", "error", "counts_as"), NOWHERE.values(), ids=NOWHERE)
+async def test_among_decisions_a_refusal_counts_by_why_there_is_no_region_for_what(
+    serving: Running,
+    fields: dict[str, Any],
+    error: StoreError | None,
+    counts_as: str,
+    together: bool,
+) -> None:
+    if error is not None:
+        serving.stores["eu-west"].fail("enqueue", error)
+    before = refusals()
+
+    if together:
+        request = router_pb2.SubmitTasksRequest(specs=[spec(**fields)])
+        (result,) = (await answered(serving.router.SubmitTasks(request))).results
+        assert result.HasField("error")
+    else:
+        with pytest.raises(TradewindError):
+            await serving.submit(**fields)
+
+    counted = {why: count - before[why] for why, count in refusals().items()}
+    assert counted == dict.fromkeys(ROUTING_REFUSALS, 0) | ({counts_as: 1} if counts_as else {})

@@ -33,6 +33,7 @@ def test_the_page_names_every_value_of_every_closed_label() -> None:
     text = PAGE.read_text()
     closed = (
         *metrics.SUBMIT_OUTCOMES,
+        *metrics.ROUTING_REFUSALS,
         *metrics.PROCESS_OUTCOMES,
         *metrics.FAILURE_KINDS,
         *metrics.MOVE_OUTCOMES,

@@ -9,7 +9,7 @@ import pytest
 from tradewind import metrics, regions
 from tradewind.errors import ConfigError, SetupError
 from tradewind.fleet import Fleet
-from tradewind.policy_file import PolicyFile, forbidden
+from tradewind.policy_file import REDIS_AT, PolicyFile, forbidden
 
 FILE = """\
 version: 1
@@ -173,6 +173,26 @@ async def test_a_child_begins_with_its_parents_copy_and_then_reads_the_file(
     finally:
         following.cancel()
     assert policy.fleet.queue("mail").attempts == 9
+
+
+async def test_redis_may_be_elsewhere_and_the_version_stays_that_of_the_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(REDIS_AT, '{"us-east": "127.0.0.1:9", "gone": "127.0.0.1:8"}')
+    policy = PolicyFile(str(path), "eu-west")
+    assert policy.fleet.version == regions.load(path).version
+    changed = FILE.replace("attempts: 3", "attempts: 5")
+    put(path, changed)
+    fleet = await policy.reload()
+
+    assert fleet.version == regions.loads(changed).version
+    assert {name: region.redis.nodes for name, region in fleet.regions.items()} == {
+        "eu-west": ("127.0.0.1:6401",),
+        "us-east": ("127.0.0.1:9",),
+    }
+    monkeypatch.setenv(REDIS_AT, "us-east")
+    with pytest.raises(ConfigError, match=REDIS_AT):
+        PolicyFile(str(path), "eu-west")
 
 
 async def test_reloads_are_taken_one_after_the_other(path: Path) -> None:

@@ -250,7 +250,7 @@ def _why_it_stays(claim: Claim, kind: DeathKind, policy: QueuePolicy, terms: Ter
 
 
 def _at_least_window(retention_ms: int, policy: QueuePolicy, terms: Terms) -> int:
-    """A ledger entry must not outlive the task that it points to (design section 4)."""
+    """A ledger entry must not outlive the task that it points to (docs/dedup.md, Window)."""
     if terms.deduplicated:
         return max(retention_ms, policy.dedup.window_ms)
     return max(retention_ms, REQUEST_ID_WINDOW_MS) if terms.by_request else retention_ms

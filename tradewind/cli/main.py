@@ -23,7 +23,15 @@ _COMMANDS = {
     "regions": "tradewind.cli.overview:regions",
     "queues": "tradewind.cli.overview:queues",
     "workers": "tradewind.cli.overview:workers",
+    "drain": "tradewind.cli.orders:drain",
+    "cordon": "tradewind.cli.orders:cordon",
+    "activate": "tradewind.cli.orders:activate",
+    "evacuate": "tradewind.cli.evacuate:evacuate",
+    "pause": "tradewind.cli.orders:pause",
+    "resume": "tradewind.cli.orders:resume",
+    "moves": "tradewind.cli.moves:moves",
     "dlq": "tradewind.cli.dlq:dlq",
+    "audit": "tradewind.cli.audit:audit",
     "policy": "tradewind.cli.policy:policy",
 }
 

@@ -1,4 +1,4 @@
-"""Exit codes of the command line (contract section 2)."""
+"""Exit codes of the command line."""
 
 import click
 

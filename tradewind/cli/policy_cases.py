@@ -45,7 +45,7 @@ def test(file: Path, cases: Path, *, as_json: bool) -> int:
     from tradewind.cli.policy_verdict import judged  # noqa: PLC0415 - so is gRPC
     from tradewind.regions.cases import load  # noqa: PLC0415
 
-    fleet = regions.load(file, without_secrets=True)
+    fleet = regions.load(file, without_secrets=True, may_wait=True)
     verdicts = [judged(case, fleet) for case in load(cases, fleet)]
     failed = sum(bool(verdict.differences) for verdict in verdicts)
     if as_json:

@@ -36,7 +36,7 @@ def check(file: Path, *, without_secrets: bool, as_json: bool) -> int:
     from tradewind.cli import show  # noqa: PLC0415 - so is rich
 
     try:
-        fleet = regions.load(file, without_secrets=without_secrets)
+        fleet = regions.load(file, without_secrets=without_secrets, may_wait=True)
     except ConfigError as error:
         if not as_json:
             raise

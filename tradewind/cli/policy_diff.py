@@ -34,7 +34,7 @@ Exit codes:
     + examples(
         "tradewind policy diff regions.yaml new.yaml",
         "tradewind policy diff regions.yaml new.yaml --tasks tasks.jsonl --origin eu-west",
-        "git show main:regions.yaml > old.yaml; tradewind policy diff old.yaml regions.yaml",
+        "tradewind policy diff <(git show main:regions.yaml) regions.yaml",
     ),
 )
 @click.argument("old", type=click.Path(path_type=Path), metavar="OLD")
@@ -60,24 +60,21 @@ def diff(
 
     Fences that let in or shut out regions, changes of the set of regions that forget repeats, and
     with --tasks which tasks would go elsewhere, be refused, or run twice: each is routed by both
-    files, with all regions healthy and idle. Nothing is connected to.
+    files, with all regions healthy and idle. Nothing is connected to. Files may be pipes.
     """
-    from rich.progress import Progress  # noqa: PLC0415 - rich is slow to import
-
-    from tradewind import regions  # noqa: PLC0415 - so are YAML and pydantic
-    from tradewind.cli import show  # noqa: PLC0415
+    from tradewind import regions  # noqa: PLC0415 - YAML and pydantic are slow to import
+    from tradewind.cli import show  # noqa: PLC0415 - so is rich
     from tradewind.cli.policy_report import compared  # noqa: PLC0415 - so is gRPC
     from tradewind.cli.policy_routes import pairs  # noqa: PLC0415
+    from tradewind.cli.progress import watched  # noqa: PLC0415
 
-    before, after = (regions.load(path, without_secrets=True) for path in (old, new))
+    before, after = (regions.load(path, without_secrets=True, may_wait=True) for path in (old, new))
     _refuse_what_never_changes(before, after, new)
     specs = [] if tasks is None else _specs(tasks)
     given = _origins(origins, before, after)
     total = sum(1 if spec.origin_region else len(given) for spec in specs)
-    err = show.console(err=True)
-    with Progress(console=err, disable=not err.is_terminal, transient=True) as progress:
-        routed = pairs(specs, before, after, given)
-        report = compared(before, after, progress.track(routed, total, description="routed"))
+    routed = pairs(specs, before, after, given)
+    report = compared(before, after, watched(routed, "routed", total=total))
     if as_json:
         show.emit(
             {
@@ -103,10 +100,11 @@ def _refuse_what_never_changes(old: "Fleet", new: "Fleet", path: Path) -> None:
 
 
 def _specs(tasks: Path) -> "list[TaskSpec]":
-    from tradewind.cli.submit import read_tasks  # noqa: PLC0415 - gRPC is slow to import
+    from tradewind.cli.progress import watched  # noqa: PLC0415 - rich is slow to import
+    from tradewind.cli.submit import read_tasks  # noqa: PLC0415 - so is gRPC
     from tradewind.client.specs import build_spec  # noqa: PLC0415
 
-    requests = read_tasks(tasks, None, {}, "nothing was compared")
+    requests = watched(read_tasks(tasks, None, {}, "nothing was compared"), "read")
     return [build_spec(request.name, request.args, request.options) for request in requests]
 
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import math
 import re
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -25,6 +27,9 @@ _CONNECT_S = 5.0
 
 # A person wonders after a second or two; what is slow without a cause is said before that.
 _QUIET_S = 2.0
+
+# As long as a call waits: what is said once more after that is news.
+_AGAIN_S = 30.0
 
 # As in regions.yaml (tradewind/regions/units.py), which takes longer to import than --help may.
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -71,8 +76,8 @@ def with_client(
 
     log = logging.getLogger(LOGGER)
     log.setLevel(logging.INFO)
-    if not log.handlers:
-        log.addHandler(_Aside())
+    aside = _Aside()
+    log.addHandler(aside)
 
     async def session() -> T:
         async with Client(router) as client:
@@ -80,18 +85,28 @@ def with_client(
                 await client.connect(_CONNECT_S)
             if may_wait:
                 return await work(client)
-            async with slow(f"Still waiting for an answer of the router at {router}."):
+            said = f"Still waiting for an answer of the router at {router}."
+            async with slow(said, unless=lambda: aside.has_spoken):
                 return await work(client)
 
-    return asyncio.run(session())
+    try:
+        return asyncio.run(session())
+    finally:
+        log.removeHandler(aside)
 
 
 @asynccontextmanager
-async def slow(said: str) -> AsyncGenerator[None]:
-    """Say so on stderr, once, if the block takes long: nobody should have to guess."""
-    timer = asyncio.get_running_loop().call_later(
-        _QUIET_S, lambda: click.echo(one_line(said), err=True)
-    )
+async def slow(said: str, *, unless: Callable[[], bool] = lambda: False) -> AsyncGenerator[None]:
+    """Say so on stderr, once, if the block takes long: nobody should have to guess.
+
+    `unless`: something better was said by then.
+    """
+
+    def tell() -> None:
+        if not unless():
+            click.echo(one_line(said), err=True)
+
+    timer = asyncio.get_running_loop().call_later(_QUIET_S, tell)
     try:
         yield
     finally:
@@ -101,10 +116,22 @@ async def slow(said: str) -> AsyncGenerator[None]:
 class _Aside(logging.Handler):
     """What a client waits for, on stderr: a long silence needs a word, on a terminal or not."""
 
+    def __init__(self) -> None:
+        """Nothing was said yet."""
+        super().__init__()
+        self._said_at: dict[str, float] = {}
+
+    @property
+    def has_spoken(self) -> bool:
+        """Whether there was anything to say."""
+        return bool(self._said_at)
+
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one sentence."""
-        text = one_line(record.getMessage())
-        click.echo(f"{text[:1].upper()}{text[1:]}.", err=True)
+        """Print one sentence, and of many that wait for the same only the first one's."""
+        text, now = one_line(record.getMessage()), time.monotonic()
+        if now - self._said_at.get(text, -math.inf) >= _AGAIN_S:
+            self._said_at[text] = now
+            click.echo(f"{text[:1].upper()}{text[1:]}.", err=True)
 
 
 class Duration(click.ParamType[timedelta]):

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -17,7 +18,7 @@ from tradewind.cli.text import clean, json_safe, one_line
 if TYPE_CHECKING:
     from tradewind.client import TaskView
 
-# Wider than any line of ours: what is piped is not folded to an imagined terminal.
+# Wider than any line of ours: what is piped is folded only to a width that somebody asks for.
 _PIPED_WIDTH = 1_000_000
 
 # Characters of an error that stand beside other things; `get` has all of it.
@@ -42,15 +43,21 @@ _STATE_STYLES = {
 
 
 def console(*, err: bool = False) -> Console:
-    """Give a console with colours on a terminal only, and that takes text as it is."""
+    """Give a console with colours on a terminal only, and that takes text as it is.
+
+    As wide as COLUMNS says, else as the terminal is.
+    """
     stream = sys.stderr if err else sys.stdout
+    asked = os.environ.get("COLUMNS", "")
+    width = int(asked) if asked.isdecimal() and int(asked) else None
+    is_free = width is None and not stream.isatty()
     return Console(
         file=stream,
         highlight=False,
         markup=False,  # what handlers and callers wrote may hold brackets
         emoji=False,
-        width=None if stream.isatty() else _PIPED_WIDTH,
-        soft_wrap=not stream.isatty(),
+        width=_PIPED_WIDTH if is_free else width,
+        soft_wrap=is_free,
     )
 
 

@@ -1,6 +1,6 @@
 """Picks the region for a task. Pure: equal arguments give an equal decision.
 
-Order of the steps (routing.md 2.2 to 2.8); the first that applies decides:
+Order of the steps (docs/routing.md, One decision); the first that applies decides:
 1. filter: regions that cannot take the task fall out, each with its reason;
 2. trial: a half-open region that may have one task now gets it;
 3. pin, and affinity `required`: one region or none;
@@ -10,9 +10,11 @@ Order of the steps (routing.md 2.2 to 2.8); the first that applies decides:
    (the rule's order outweighs distance, never a queue), else step 9;
 7. the home of the ledger entry, within the band of the best score: saves a round trip;
 8. home, the nearest by round trip, within the band; once tasks leave they return only within half
-   of it (`Memory` of a router); while home recovers it gets its ramp's share of them;
+   of it (`Memory` of a router); while home recovers it gets its ramp's share of them. Where the
+   nearest of all permitted regions is full or out, so that another is home, it is a `detour`;
 9. softmin over the scores, flatter the older the data: the best of stale numbers draws a herd.
-   Regions that have their share of guests (limits.max_spill_in) are left out while home is in.
+   Regions that have their share of guests (limits.max_spill_in) are left out while home is in, and
+   one that came back is not sent what waits elsewhere all at once: `guests`.
 If nothing is left at step 1: regions of weight 0 that failover.order names for home, in its order.
 Then panic: if what is left is merely in doubt (`filters.DOUBTS`), mode `best_effort` sends there,
 by the slots last known; never across the fence, to a drained region or one known to be down. Panic
@@ -29,18 +31,20 @@ from tradewind.errors import NoRegionPermitted, NoRegionReachable, RegionsFull, 
 from tradewind.fleet import Fleet
 from tradewind.policy import defaults, filters, scores
 from tradewind.policy.choose import (
+    DETOUR,
+    HOME,
     NO_MEMORY,
     Choice,
     Memory,
     Option,
     Wish,
+    bypassed,
     choose,
     on_trial,
     only_affine,
-    only_settled,
-    only_welcome,
     standby,
 )
+from tradewind.policy.guests import only_settled, only_welcome, rationed
 from tradewind.policy.rules import UNSERVED, Resolved, matching, resolve
 from tradewind.task import Draft
 from tradewind.view import Candidate, Decision, RegionView
@@ -59,6 +63,7 @@ class Weighed:
     _wish: Wish
     _ledger_home: str  # that decisions name
     _reason: str  # instead of the step's, if anything has to be overlooked
+    _bypassed: str = ""  # would be home if it were in
     _drawn: dict[str, Decision] = field(default_factory=dict[str, Decision])
     _explained: tuple[Candidate, ...] = ()
 
@@ -79,6 +84,8 @@ class Weighed:
         drawn = self._drawn.get(region)
         if drawn is None:
             reason = (region and self._reason) or self.choice.reasons[region]
+            if self._bypassed and reason == HOME:
+                reason = DETOUR
             resolved, version = self._wish.resolved, self._wish.fleet.version
             drawn = self._drawn[region] = Decision(
                 region,
@@ -90,6 +97,7 @@ class Weighed:
                 version,
                 self.choice.home,
                 self.choice.leaves,
+                self._bypassed,
             )
         return drawn
 
@@ -218,7 +226,11 @@ def compare(options: Sequence[Option], wish: Wish, *, shown_home: str = "") -> W
         pool, overlooked = _overlooking(options, pool, wish.memory)
     if choice is None:
         choice = choose(pool, wish, panics=overlooked == PANIC)
-    return Weighed(choice, pool, options, wish, shown_home, overlooked)
+        choice, pool = rationed(choice, pool, options, wish)
+    nearer = ""
+    if choice.home and not overlooked and len(pool) < len(options):
+        nearer = bypassed(options, wish, choice.home)
+    return Weighed(choice, pool, options, wish, shown_home, overlooked, nearer)
 
 
 def live_share(options: Sequence[Option]) -> float:
@@ -312,7 +324,7 @@ def _nowhere(
             )
             for name in fleet.regions
         ),
-        fence=draft.residency,
+        fence=(),
         ledger_home=ledger_home,
         reason=why,
         policy_version=fleet.version,

@@ -15,6 +15,8 @@ from tradewind.limits import SECOND_MS
 SERVICE_S: Final = 1.0
 #: ms; a round trip before any measurement; own choice, between continents (Linkerd: 30, for a LAN)
 UNSEEN_RTT_MS: Final = 100.0
+#: ms; the same, to the origin itself or to the router's own region; own choice
+HOME_RTT_MS: Final = 1.0
 #: tasks/s; of a region that nothing is known of: not free, and not out of reach; own choice
 UNKNOWN_RATE: Final = 1.0
 #: tasks/s; keeps a wait finite; own choice
@@ -57,7 +59,7 @@ SLEW_PATIENCE_S: Final = 0.25
 SPILL_WINDOW_S: Final = 10.0
 #: seconds; guests that would wait so much longer at home go all the same; own choice
 SPILL_PATIENCE_S: Final = 5.0
-#: seconds; from a region's return until it takes guests, half more or less by chance; simulator
+#: seconds; a region takes no guests for as long as it was out, so long at most; simulator
 GUESTS_AFTER_S: Final = 300.0
 #: seconds; that guests may wait in a region that has just come back; as SLEW_PATIENCE_S
 FILL_S: Final = 0.25

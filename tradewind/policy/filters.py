@@ -27,7 +27,7 @@ WAIT = "wait over limit"
 # Of a candidate that others are preferred to; not filters of their own.
 NOT_AFFINITY = "not the affinity region"  # to one with mode `required`
 GUESTS = "guests over limit"  # to the task's home: limits.max_spill_in
-FILLING = "filling up after its return"  # to the task's home: defaults.FILL
+FILLING = "filling up after its return"  # to the task's home: guests.only_settled
 
 BY_POLICY = frozenset({OUTSIDE_FENCE, NOT_PINNED, WEIGHT_ZERO})  # waiting does not help
 BY_LOAD = frozenset({FULL, BACKLOG, WAIT})

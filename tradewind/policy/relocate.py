@@ -1,9 +1,11 @@
-"""Where a task that its region cannot finish may go next. Pure."""
+"""Where a task that its region cannot finish, or is to let go of, may go next. Pure."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tradewind.fleet import Fleet, Region
+from tradewind.limits import MOVE_AGAIN_MS
 from tradewind.policy import filters
 from tradewind.policy.defaults import MOVE_WAIT_SHARE
 from tradewind.policy.scores import wait_s
@@ -15,6 +17,7 @@ PINNED = "pinned"
 NO_HOPS_LEFT = "no moves left (max_hops)"
 FENCED = "no other permitted region"
 ALL_TRIED = "every permitted region was tried"
+MOVED_LATELY = "moved less than 10 min ago"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,9 @@ class Stranded:
     """What relocating needs to know of a task in region `source`.
 
     `fence` is what was stored at admission, `fence_now` what today's rules give (`rules.resolve`);
-    both must hold. `visited`: regions of its hops. `hop_count`: dead-letter moves so far.
+    both must hold. `visited`: regions of its hops. `hop_count`: dead-letter moves so far. Both
+    count for a dead task only: one that waits may go back to where it could not run before, but
+    not again and again: `moved_ms_ago`, since it last moved while it waited.
     """
 
     source: str
@@ -33,6 +38,8 @@ class Stranded:
     pin: str = ""
     visited: Sequence[str] = ()
     hop_count: int = 0
+    waits: bool = False
+    moved_ms_ago: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +59,24 @@ def relocate(task: Stranded, views: Sequence[RegionView], fleet: Fleet) -> Reloc
     """
     if task.pin:
         return _stays(PINNED)
-    if task.hop_count >= fleet.queue(task.queue).failover.max_hops:
+    if not task.waits and task.hop_count >= fleet.queue(task.queue).failover.max_hops:
         return _stays(NO_HOPS_LEFT)
     permitted = set(fleet.inside(task.fence)).intersection(fleet.inside(task.fence_now))
     by_name = {view.name: view for view in views}
     targets = [name for name in _order(task.source, by_name, fleet) if name in permitted]
     if not targets:
         return _stays(FENCED)
-    fresh = [name for name in targets if name not in task.visited]
+    fresh = [name for name in targets if task.waits or name not in task.visited]
     if not fresh:
         return _stays(ALL_TRIED)
+    return _first_open(task, fresh, by_name, fleet)
+
+
+def _first_open(
+    task: Stranded, fresh: Sequence[str], by_name: dict[str, RegionView], fleet: Fleet
+) -> Relocation:
+    if task.waits and task.moved_ms_ago < MOVE_AGAIN_MS:
+        return Relocation("", MOVED_LATELY, permanent=False)
     found: list[str] = []
     for name in fresh:
         reason = _obstacle(task, by_name.get(name), fleet.regions[name], fleet)

@@ -9,13 +9,14 @@ from functools import lru_cache
 from tradewind.errors import NoRegionPermitted
 from tradewind.fleet import Affinity, AffinityMode, Fleet, Match, Rule
 from tradewind.task import Draft
+from tradewind.view import FenceAuthors
 
 DEFAULT_RULE = "default"  # what the name says when no rule matches
 UNSERVED = "unserved"  # what a decision says instead of a rule: no live worker runs the task
 ON_DEAD = "on_dead"  # what a task says that tells of a dead one: no rule chose its region
 OWN_RULE_NAMES = frozenset({DEFAULT_RULE, UNSERVED, ON_DEAD})
 _NO_RULE = Rule(DEFAULT_RULE)
-_OWN_KEY = Affinity()  # an affinity_key counts without any rule (routing.md 2.3)
+_OWN_KEY = Affinity()  # an affinity_key counts without any rule
 _LABEL = "label:"
 
 
@@ -85,6 +86,13 @@ def narrow(by: Rule, own: tuple[str, ...], fleet: Fleet) -> tuple[str, ...]:
             "group; give the task a group that the rule permits"
         )
     return tuple(sorted(fence))
+
+
+def authors(draft: Draft, fleet: Fleet) -> FenceAuthors:
+    """Say who drew the fence of `draft`, that of `resolve`, whether or not it leaves anything."""
+    rule = matching(draft, fleet)
+    fencing = rule.name if rule.residency else ""
+    return FenceAuthors(fencing, rule.residency, draft.residency, draft.pin_region)
 
 
 def listed(groups: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
 """How good a region is now: expected seconds until the task starts there, lower is better. Pure.
 
-Every term can be checked by hand (routing.md 2.4):
-    queue = depth + routers * in_flight
+Every term can be checked by hand (docs/routing.md, One decision):
+    queue = depth - held_back + routers * in_flight
     wait  = max(0, queue + 1 - free_slots) / max(rate, slots / service)
     score = (rtt_weight * rtt + wait_weight * wait + cost_weight * cost) / success rate
     half more while degraded; over its ramp while it recovers
@@ -15,8 +15,8 @@ from tradewind.view import RegionView, ScoreParts
 
 
 def queue_length(view: RegionView) -> float:
-    """Ready tasks there by now: other routers are taken to send as we do."""
-    return float(view.depth + view.routers * view.in_flight)
+    """Ready tasks that may start there by now: other routers are taken to send as we do."""
+    return float(max(view.depth - view.held_back, 0) + view.routers * view.in_flight)
 
 
 def ahead(view: RegionView) -> float:
@@ -59,7 +59,7 @@ def factors(
         steering.rtt_weight * view.rtt_ms / 1000,
         steering.wait_weight * wait,
         steering.cost_weight_s * region.cost,
-        # A region that fails fast looks fast: success counts (routing.md finding 5).
+        # A region that fails fast looks fast: success counts (kubernetes/ingress-nginx #5540).
         max(defaults.MIN_OK, view.ok),
         max(defaults.MIN_RAMP, view.ramp) if view.ramp < 1 else 1.0,
         defaults.DEGRADED_FACTOR if is_worse else 1.0,

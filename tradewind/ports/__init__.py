@@ -5,14 +5,18 @@ StoreUnavailable, StoreMoving, StoreFull (writes that create) or IdentityMismatc
 answer item by item, in order, with an error in the place of an item that failed.
 """
 
-from tradewind.ports.courier import ImportAnswer, Inbox, Outbox
+from tradewind.ports.audit import Audits
+from tradewind.ports.control import Register
+from tradewind.ports.courier import Evacuations, ImportAnswer, Inbox, Outbox
 from tradewind.ports.router import Cancels, DeadLetters, Intake, Ledger, Reads, Vitals
 from tradewind.ports.worker import Claims, Notices, Repairs, Upkeep
 
 __all__ = [
+    "Audits",
     "Cancels",
     "Claims",
     "DeadLetters",
+    "Evacuations",
     "ImportAnswer",
     "Inbox",
     "Intake",
@@ -20,6 +24,7 @@ __all__ = [
     "Notices",
     "Outbox",
     "Reads",
+    "Register",
     "Repairs",
     "Upkeep",
     "Vitals",

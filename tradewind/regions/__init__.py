@@ -1,4 +1,4 @@
-"""regions.yaml: read strictly, checked whole, turned into frozen values (contract section 4).
+"""regions.yaml: read strictly, checked whole, turned into frozen values.
 
     fleet = load("regions.yaml")
 
@@ -29,15 +29,21 @@ UNKNOWN_VERSION = "unknown"  # of a file that was read without what it points to
 
 
 def load(
-    path: str | Path, env: Mapping[str, str] | None = None, *, without_secrets: bool = False
+    path: str | Path,
+    env: Mapping[str, str] | None = None,
+    *,
+    without_secrets: bool = False,
+    may_wait: bool = False,
 ) -> Fleet:
     """Read the file at `path`. `env` (default: the process's own) fills in `${NAME}`.
 
     Relative paths in the file start from its directory. `without_secrets`: variables that are not
     set and secrets' files that are not there are no mistake. What depends on them has a stand-in,
-    and the version is UNKNOWN_VERSION: a fleet to look at, not to run. Raises ConfigError.
+    and the version is UNKNOWN_VERSION: a fleet to look at, not to run. `may_wait`: a pipe will do,
+    and is read to its end. Raises ConfigError.
     """
-    return loads(read_text(Path(path)), str(path), env, without_secrets=without_secrets)
+    text = read_text(Path(path), may_wait=may_wait)
+    return loads(text, str(path), env, without_secrets=without_secrets)
 
 
 def loads(

@@ -7,7 +7,7 @@ globs that cannot be compared, there is no word.
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from tradewind.fleet import FailoverPlan, Fleet, Rule, Webhook
+from tradewind.fleet import Fleet, Rule, Webhook
 from tradewind.policy.defaults import UNSEEN_RTT_MS
 from tradewind.policy.rules import listed
 from tradewind.regions.globs import all_globs, match_covers, matches_may_meet, oddity
@@ -33,7 +33,6 @@ def warnings(fleet: Fleet) -> list[str]:
         *_narrow_fleets(fleet),
         *_unknown_distances(fleet),
         *_odd_numbers(fleet),
-        *_unserved_wishes(fleet),
         *_distant_receivers(fleet),
     ]
 
@@ -166,16 +165,6 @@ def _unknown_distances(fleet: Fleet) -> Iterator[str]:
         yield (
             f"rtt says nothing of {', of '.join(missing[:_NAMED])}{more}: taken for "
             f"{duration_text(UNSEEN_RTT_MS)} until it is measured"
-        )
-
-
-def _unserved_wishes(fleet: Fleet) -> Iterator[str]:
-    """A setting that was changed, and that nothing in this release reads."""
-    rescue_ms = fleet.failover.rescue_after_ms
-    if rescue_ms != FailoverPlan().rescue_after_ms:
-        yield (
-            f"failover.rescue_after ({duration_text(rescue_ms)}) is not served by this release: "
-            "what waits in a region without workers waits for them"
         )
 
 

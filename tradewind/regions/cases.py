@@ -22,7 +22,7 @@ from pydantic import Field, ValidationError
 
 from tradewind.fleet import Fleet
 from tradewind.limits import DAY_MS
-from tradewind.policy.defaults import UNSEEN_RTT_MS
+from tradewind.policy.defaults import HOME_RTT_MS, UNSEEN_RTT_MS
 from tradewind.regions.kinds import Factor, Names, Percent, Section
 from tradewind.regions.reader import MisfitError, TreePath, read, read_text
 from tradewind.regions.refusals import misfits
@@ -32,7 +32,6 @@ from tradewind.view import RegionView
 
 Refusal = Literal["UNAVAILABLE", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION"]
 
-HOME_RTT_MS = 1.0  # a router's own region, until it is measured (router/signs.py)
 _LONG_MS = 365.0 * DAY_MS  # a region without slots has been so for long, if nothing else is said
 _SLOTS, _SERVICE_MS = 10, 1_000.0  # of a region that nothing is said of
 _POINT = 0.01
@@ -181,8 +180,8 @@ class Case:
 
 
 def load(path: str | Path, fleet: Fleet) -> tuple[Case, ...]:
-    """Read the cases of the file at `path` for `fleet`. Raises ConfigError."""
-    return loads(read_text(Path(path)), fleet, str(path))
+    """Read the cases of the file at `path`, or of a pipe, for `fleet`. Raises ConfigError."""
+    return loads(read_text(Path(path), may_wait=True), fleet, str(path))
 
 
 def loads(text: str, fleet: Fleet, name: str = "cases.yaml") -> tuple[Case, ...]:

@@ -11,7 +11,7 @@ from tradewind.regions.reader import MisfitError, TreePath
 from tradewind.regions.schema import File, MatchSection, QueueSection, RuleSection
 from tradewind.regions.units import bad_label, did_you_mean
 
-_QUEUE_PUNCTUATION = frozenset("._:-/")  # design section 4.1
+_QUEUE_PUNCTUATION = frozenset("._:-/")  # docs/limits.md
 
 
 def misfits(file: File, doubtful: Callable[[TreePath], bool]) -> Iterator[MisfitError]:

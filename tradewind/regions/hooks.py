@@ -17,7 +17,7 @@ from tradewind.regions.reader import MisfitError
 from tradewind.regions.schema import OnDeadSection
 from tradewind.regions.units import did_you_mean
 
-_NAME = re.compile(rf"[A-Za-z0-9._:/-]{{1,{MAX_NAME_BYTES}}}")  # design section 4.1
+_NAME = re.compile(rf"[A-Za-z0-9._:/-]{{1,{MAX_NAME_BYTES}}}")  # docs/limits.md
 _LOOPBACK = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
 _PREFIX = "whsec_"
 _KEY_BYTES = range(24, 65)  # Standard Webhooks, "Signature scheme": 192 to 512 bits

@@ -127,14 +127,17 @@ def _one_line(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown)
 
 
-def read_text(path: Path) -> str:
-    """Return the text of a small UTF-8 file. Raises ConfigError, one sentence each."""
+def read_text(path: Path, *, may_wait: bool = False) -> str:
+    """Return the text of a small UTF-8 file. Raises ConfigError, one sentence each.
+
+    `may_wait`: a pipe is read to its end, whoever writes to it and for how long.
+    """
     name = str(path)
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
             raise ConfigError(name, "is a directory; give the path of the file in it")
-        if not stat.S_ISREG(mode):  # reading a pipe could block for ever
+        if not (stat.S_ISREG(mode) or (may_wait and stat.S_ISFIFO(mode))):
             raise ConfigError(name, "is not a regular file")
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)

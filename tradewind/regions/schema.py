@@ -1,4 +1,4 @@
-"""The keys of regions.yaml (contract section 4), their types, bounds and defaults.
+"""The keys of regions.yaml, their types, bounds and defaults.
 
 Defaults are those of `fleet.py`; bounds without a source only keep typing errors out. The text
 under a key is what an editor shows for it (`json_schema.py`), and so are the extras: they say to an
@@ -121,7 +121,7 @@ class RegionSection(Section):
     """Its Redis: a URL, or a mapping for a cluster, for sentinels, for passwords and TLS."""
     residency: Names = Field(default_factory=list[str])
     """Groups that the region is in; a fence names groups."""
-    weight: Annotated[int, Field(ge=0, le=1000)] = 100  # routing.md section 3
+    weight: Annotated[int, Field(ge=0, le=1000)] = 100
     """Relative capacity, for affinity and ties. 0: only explicit failover, or on its way out."""
     cost: Factor = 0.0
     """Relative; counts only with `steering.cost_weight`."""
@@ -333,7 +333,7 @@ def _no_keys(schema: JsonDict) -> None:
 class SecuritySection(Section):
     """No keys yet: without tokens and TLS only loopback is served."""
 
-    # Its keys are in the contract, not in this release: `checks` refuses them.
+    # Its keys are kept for what is to come: `checks` refuses them.
     model_config = ConfigDict(json_schema_extra=_no_keys)
 
     tls: Any = None

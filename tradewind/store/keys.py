@@ -8,16 +8,19 @@ brace in a queue name cannot choose the slot.
 from functools import lru_cache
 
 from tradewind.store.tags import tags
+from tradewind.task import Lane
 
 #: Kinds of key that may stay for ever without belonging to a task.
-PERMANENT = frozenset({"identity", "counts", "parked"})
+PERMANENT = frozenset({"identity", "counts", "parked", "control", "audit"})
 
 
 class PartitionKeys:
     """Keys of one partition. `prefix` is what scripts build learnt keys from."""
 
     __slots__ = (
+        "audit",
         "cancels",
+        "control",
         "counts",
         "courier",
         "dead",
@@ -25,6 +28,7 @@ class PartitionKeys:
         "due_high",
         "due_low",
         "due_normal",
+        "evacuated",
         "expiry",
         "hooks",
         "identity",
@@ -56,6 +60,7 @@ class PartitionKeys:
         self.outbox = prefix + "outbox"  # ZSET task_id -> when a courier should look at it, ms
         self.hooks = prefix + "hooks"  # ZSET task_id -> when on_dead is to hear of it, ms
         self.moving = prefix + "moving"  # ZSET task_id -> begun_ms
+        self.evacuated = prefix + "evacuated"  # HASH at, moved, k:REASON -> kept; TTL EVACUATED_MS
         self.imports = prefix + "imports"  # ZSET task_id -> imported_ms, unsettled
         self.parked = (
             prefix + "parked"
@@ -65,6 +70,8 @@ class PartitionKeys:
         self.watch = prefix + "watch"  # shard channel: ids of watched tasks that changed
         self.cancels = prefix + "cancels"  # shard channel: ids of running tasks to be cancelled
         self.workers = prefix + "workers"  # HASH worker_id -> report; TTL; control partition only
+        self.control = prefix + "control"  # HASH, the control document; permanent; the same
+        self.audit = prefix + "audit"  # STREAM, who did what; at most 10,000; permanent; the same
 
     @property
     def due(self) -> dict[str, str]:
@@ -82,6 +89,16 @@ class PartitionKeys:
     def ready(self, queue: str, priority: int, *, suspect: bool = False) -> str:
         """LIST of tickets task_id:revision:since_ms[:ready_ms]; parked: parked:QUEUE NAME."""
         return f"{self.prefix}q:{queue}:{place_of(priority, suspect=suspect)}"
+
+    def lane(self, lane: Lane) -> str:
+        """LIST or ZSET, where tasks wait."""
+        match lane.kind:
+            case "ready":
+                return self.ready(lane.queue, lane.priority, suspect=lane.suspect)
+            case "parked":
+                return f"{self.prefix}parked:{lane.queue} {lane.name}"
+            case "due":
+                return (self.due_high, self.due_normal, self.due_low)[lane.priority]
 
     def wake(self, queue: str) -> str:
         """LIST with at most one hint; TTL 60 s."""

@@ -99,6 +99,14 @@ class Nodes:
         """A new, unconnected connection to the partition's node, for blocking calls."""
         return self._make(self._owners[partition])
 
+    def address(self, partition: int) -> str:
+        """Of the partition's node, HOST:PORT or a path."""
+        return self._owners[partition]
+
+    def link_apart(self, address: str) -> Link:
+        """A link of its own to a node, for calls that block what is sent behind them."""
+        return Link(self._region.name, self._maker(address), self._greeter(address))
+
     def owned_together(self) -> dict[str, list[int]]:
         """Partitions by address of their node."""
         together: dict[str, list[int]] = {}

@@ -1,6 +1,6 @@
 """Running scripts against one region: the right node, the right answer to every kind of refusal.
 
-A script is never sent after ASK (design section 3): ASK, TRYAGAIN and a key that has left all mean
+A script is never sent after ASK: ASK, TRYAGAIN and a key that has left all mean
 that the partition is moving, and the call is repeated at the map's owner within its deadline.
 """
 
@@ -17,13 +17,14 @@ from tradewind.errors import StoreError, StoreMoving, StoreUnavailable
 from tradewind.fleet import Fleet, Region
 from tradewind.metrics import REDIS_CALL_SECONDS
 from tradewind.store import replies, scripts
+from tradewind.store.holding import Holding
 from tradewind.store.keys import PartitionKeys, partition_keys
 from tradewind.store.link import Command, Link, Reply
 from tradewind.store.nodes import Nodes
 from tradewind.store.scripts import Arg, Item, Script
 
 CALL_TIMEOUT_S = 5.0
-# Back-off while a slot moves or a node loads (routing.md 5.2: 25 ms .. 1 s).
+# Back-off while a slot moves or a node loads (own choice: a slot moves in milliseconds).
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.025, 1.0
 
 
@@ -51,6 +52,7 @@ class RegionClient:
         self.name = region.name
         self.keys: tuple[PartitionKeys, ...] = partition_keys(fleet.partitions)
         self.nodes = Nodes(region, fleet, incarnation=secrets.token_hex(8))
+        self.holding = Holding(region.name)
 
     def follow(self, fleet: Fleet) -> None:
         """Go on with another fleet: the same partitions, deployment and address as before."""

@@ -1,7 +1,9 @@
 """One region's store: every port on one Redis deployment."""
 
 from tradewind.fleet import Fleet, Region
+from tradewind.store.audit import AuditRole
 from tradewind.store.claims import ClaimsRole
+from tradewind.store.control import RegisterRole
 from tradewind.store.endings import EndingsRole
 from tradewind.store.intake import IntakeRole
 from tradewind.store.moves import InboxRole, OutboxRole
@@ -23,6 +25,8 @@ class RegionStore(
     OutboxRole,
     InboxRole,
     RepairsRole,
+    RegisterRole,
+    AuditRole,
 ):
     """Implements every interface of ports.py. Belongs to one event loop.
 
@@ -45,4 +49,5 @@ class RegionStore(
     async def close(self) -> None:
         """Close every connection. Idempotent."""
         await self.close_waits()
+        await self.close_seals()
         await self._client.nodes.close()

@@ -4,6 +4,7 @@ An unknown tag raises StoreContractBroken: either a script and its header differ
 else writes to our keys.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, cast
@@ -31,6 +32,7 @@ from tradewind.task import (
     EnqueueOutcome,
     Exported,
     Failure,
+    Lane,
     LedgerHit,
     Notice,
     Pointer,
@@ -45,6 +47,8 @@ from tradewind.task import (
 )
 
 _PURGED = LETTERS[Mark.PURGED].encode()
+_DEAD = LETTERS[State.DEAD_LETTER].encode()
+_DELAYED = (State.SCHEDULED, State.FAILED)
 # Where a task stood when it left.
 _STOOD: dict[str, State] = {Mark.FORWARDED: State.MOVING, Mark.PURGED: State.DEAD_LETTER}
 # By what keys.place_of says of them.
@@ -299,6 +303,7 @@ def record(region: str, task_id: str, flat: Reply) -> Record | Pointer | None:
         cancel_requested="cq" in f,
         progress=float(f.get("pf", b"0")),
         progress_note=_text(f, "pn"),
+        hop_count=_int(f, "hc"),
     )
 
 
@@ -313,13 +318,14 @@ def notice(region: str, task_id: str, flat: Reply, now_ms: int) -> Notice | None
     )
 
 
-def exported(region: str, task_id: str, flat: Reply) -> Exported:
-    """A record in state MOVING as what the target needs."""
+def exported(region: str, task_id: str, flat: Reply, now_ms: int) -> Exported:
+    """A record in state MOVING as what the target needs; `now_ms` when it was read."""
     found = record(region, task_id, flat)
     if not isinstance(found, Record):
         message = f"task {task_id} in region {region} is listed as moving and is not there"
         raise StoreContractBroken(message)
     f = fields(flat)
+    former = State(word(f.get("ms", _DEAD)))
     return Exported(
         record=found,
         queue=_text(f, "q"),
@@ -330,7 +336,44 @@ def exported(region: str, task_id: str, flat: Reply) -> Exported:
         hop_count=_int(f, "hc"),
         max_crashes=_int(f, "mc") or DEFAULT_MAX_CRASHES,
         done_key=f.get("dd", b""),
+        former=former,
+        reason=_text(f, "mr") or found.death,
+        begun_ms=_int(f, "mb"),
+        delay_ms=max(0, found.next_attempt_ms - now_ms) if former in _DELAYED else 0,
     )
+
+
+def lanes(counts: Sequence[bytes], parked: Sequence[bytes]) -> list[Lane]:
+    """Where tasks wait, by the fields of counts and of parked. In an order of their own."""
+    found = [Lane("due", priority) for priority in Priority]
+    for field in counts:
+        place, _, queue = field.decode().partition(":")
+        if queue and (known := _PLACES.get(place.removeprefix("p"))) and place.startswith("p"):
+            priority, suspect = known
+            found.append(Lane("ready", priority, queue, suspect=suspect))
+    for field in parked:
+        queue, _, name = field.decode().partition(" ")
+        if name:
+            found.append(Lane("parked", Priority.NORMAL, queue, name))
+    return sorted(found, key=lambda lane: (lane.kind, lane.queue, lane.name, lane.priority))
+
+
+def waiting(counts: dict[str, bytes]) -> int:
+    """Tasks of a partition that wait, or are on their way, by its counts."""
+    kinds = ("s:", "f:", "m:")
+    return sum(int(n) for field, n in counts.items() if field == "P" or field.startswith(kinds))
+
+
+def moved(tally: dict[str, bytes], order_ms: int) -> int:
+    """Tasks of a partition that left for the evacuation that was ordered then."""
+    return _int(tally, "moved") if _int(tally, "at") == order_ms else 0
+
+
+def kept(tally: dict[str, bytes], order_ms: int) -> Counter[str]:
+    """Tasks of a partition that did not leave for it, by reason."""
+    if _int(tally, "at") != order_ms:
+        return Counter()
+    return Counter({f[2:]: int(n) for f, n in tally.items() if f.startswith("k:")})
 
 
 def _int(f: dict[str, bytes], name: str, otherwise: int = 0) -> int:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 import time
 from collections.abc import Collection, Sequence
@@ -19,8 +18,8 @@ from tradewind.limits import (
     WORKER_GONE_MS,
 )
 from tradewind.state import State
-from tradewind.store import replies
 from tradewind.store.claims import queue_keys
+from tradewind.store.heartbeats import Roll, packed
 from tradewind.store.letters import word
 from tradewind.store.region_client import RegionClient
 from tradewind.store.role import Role
@@ -152,9 +151,7 @@ class UpkeepRole(Role):
 
     async def heartbeat(self, beat: Heartbeat) -> None:
         """Say that this worker lives; see ports.Upkeep."""
-        report = dataclasses.asdict(beat)
-        report["depths"] = [[p, depth, at_ms] for p, (depth, at_ms) in beat.depths.items()]
-        await self._beat(beat.worker_id, json.dumps(report, separators=(",", ":")))
+        await self._beat(beat.worker_id, packed(beat))
 
     async def farewell(self, worker_id: str) -> None:
         """Say that this worker is gone; see ports.Upkeep."""
@@ -164,14 +161,25 @@ class UpkeepRole(Role):
         call = self._client.call(
             "heartbeat",
             CONTROL,
-            {"workers": self._client.keys[CONTROL].workers},
-            {"worker_id": worker_id, "report": report, "ttl_ms": HOUR_MS},
+            _said(self._client),
+            {
+                "worker_id": worker_id,
+                "report": report,
+                "ttl_ms": HOUR_MS,
+                "known": self._client.holding.known,
+            },
         )
-        await self._client.run(call, timeout_s=WORKER_GONE_MS / SECOND_MS / 3)
+        reply = await self._client.run(call, timeout_s=WORKER_GONE_MS / SECOND_MS / 3)
+        self._client.holding.take(reply[2], reply[3])
 
 
 class VitalsRole(Role):
     """See ports.Vitals."""
+
+    def __init__(self, client: RegionClient) -> None:
+        """`client` of the region."""
+        super().__init__(client)
+        self._roll = Roll(client.name)
 
     async def probe(self) -> float:
         """Write, read and delete on every primary; see ports.Vitals."""
@@ -201,20 +209,16 @@ class VitalsRole(Role):
 
     async def workers(self) -> list[LiveWorker]:
         """Live workers of the region; see ports.Vitals."""
-        keys = {"workers": self._client.keys[CONTROL].workers}
-        reply = await self._client.run(self._client.call("workers", CONTROL, keys, {}))
-        now_ms = int(cast("bytes", reply[1]))
-        found: list[LiveWorker] = []
-        for entry in replies.fields(reply[2]).values():
-            at_ms, _, report = entry.partition(b" ")
-            age_ms = now_ms - int(at_ms)
-            if age_ms < WORKER_GONE_MS:
-                found.append(LiveWorker(_heartbeat(json.loads(report)), age_ms))
-        return found
+        known = {"known": self._client.holding.known}
+        call = self._client.call("workers", CONTROL, _said(self._client), known)
+        reply = await self._client.run(call)
+        self._client.holding.take(reply[3], reply[4])
+        flat = cast("list[bytes]", reply[2])
+        entries = zip(flat[::2], flat[1::2], strict=True)
+        return self._roll.read(entries, int(cast("bytes", reply[1])))
 
 
-def _heartbeat(report: dict[str, Any]) -> Heartbeat:
-    report["queues"] = tuple(report["queues"])
-    report["handlers"] = tuple(report["handlers"])
-    report["depths"] = {p: (depth, at_ms) for p, depth, at_ms in report["depths"]}
-    return Heartbeat(**report)
+def _said(client: RegionClient) -> dict[str, str]:
+    """Where workers say that they live, and operators what holds."""
+    keys = client.keys[CONTROL]
+    return {"workers": keys.workers, "control": keys.control}

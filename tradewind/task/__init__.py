@@ -30,6 +30,7 @@ from tradewind.task.run import (
     RetryAt,
     Settled,
     Settlement,
+    Timing,
 )
 from tradewind.task.submit import (
     Draft,
@@ -42,7 +43,19 @@ from tradewind.task.submit import (
     Tombstoned,
     TooLate,
 )
-from tradewind.task.upkeep import Exported, Notice, Reaped, Reconciled, Repair, Sighting, Swept
+from tradewind.task.upkeep import (
+    Evacuated,
+    Exported,
+    Lane,
+    LanePart,
+    MoveReason,
+    Notice,
+    Reaped,
+    Reconciled,
+    Repair,
+    Sighting,
+    Swept,
+)
 
 __all__ = [
     "Bury",
@@ -56,13 +69,17 @@ __all__ = [
     "DeathKind",
     "Draft",
     "EnqueueOutcome",
+    "Evacuated",
     "Exported",
     "Failure",
     "Finish",
     "Heartbeat",
+    "Lane",
+    "LanePart",
     "LedgerHit",
     "LedgerMark",
     "LiveWorker",
+    "MoveReason",
     "NewTask",
     "Notice",
     "Pointer",
@@ -81,6 +98,7 @@ __all__ = [
     "Sighting",
     "Stored",
     "Swept",
+    "Timing",
     "Tombstoned",
     "TooLate",
     "TooLateToCancel",

@@ -48,6 +48,7 @@ class Record:
     cancel_requested: bool = False  # asked for while it ran
     progress: float = 0.0  # of the present or last attempt, 0..1
     progress_note: str = ""
+    hop_count: int = 0  # moves after a death, since its submit or redrive
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,6 +141,13 @@ class Renewed:
     cancel_requested: bool = False
 
 
+class Timing(NamedTuple):
+    """How long attempts of one handler name take at a worker, or in a region."""
+
+    mean_s: float  # seconds; no less than what those show that run now; 0 until known
+    lately: float  # attempts begun in the last 10 s, older ones counting less
+
+
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """What a worker process says of itself every second."""
@@ -151,13 +158,17 @@ class Heartbeat:
     handlers: tuple[str, ...]
     slots: int
     busy: int
-    rate: float  # completions a second, EWMA of 10 s
-    service_s: float  # mean seconds an attempt takes, EWMA; 0 until known
+    rate: float  # completions a second, EWMA of 10 s; of tasks that take service_s
+    service_s: float  # mean seconds an attempt takes of those begun lately; 0 until known
     started_ms: int
     version: str
     depths: Mapping[int, tuple[int, int]] = field(
         default_factory=dict[int, tuple[int, int]],
     )  # partition -> (ready tasks, server time in ms) as last seen
+    control: int = 0  # epoch of the control document that it obeys
+    timings: Mapping[str, Timing] = field(
+        default_factory=dict[str, Timing],
+    )  # handler name -> how long it takes; at most MAX_TIMINGS; empty from an older worker
 
 
 @dataclass(frozen=True, slots=True)

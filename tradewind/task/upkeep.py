@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from tradewind.state import State
 from tradewind.task.record import Record
@@ -75,6 +76,46 @@ class Reconciled:
     ready_queues: frozenset[str]
 
 
+#: Why a task that waits is moved.
+MoveReason = Literal["evacuation", "unserved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Where tasks of a partition wait: tickets that are ready, or parked, or a set of due times.
+
+    A set of due times holds those of all queues.
+    """
+
+    kind: Literal["ready", "parked", "due"]
+    priority: Priority
+    queue: str = ""
+    name: str = ""  # parked ones only
+    suspect: bool = False  # ready ones only
+
+
+@dataclass(frozen=True, slots=True)
+class LanePart:
+    """A part of a lane: the tasks that were asked for, and how many entries were looked at."""
+
+    records: tuple[Record, ...]
+    seen: int
+    more: bool  # there may be others behind them
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evacuated:
+    """How far an evacuation has come: tasks that left, that are still to leave, that stay and why.
+
+    What stays is as couriers found it when they last looked at all that waits.
+    """
+
+    moved: int
+    remaining: int
+    kept: Mapping[str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Exported:
     """A task under way: all that the target needs. `epoch` is the new one."""
@@ -88,3 +129,7 @@ class Exported:
     hop_count: int
     max_crashes: int
     done_key: bytes = b""  # as the record has it: KEY:UNTIL, see store/lua/lib/done.lua
+    former: State = State.DEAD_LETTER  # in which it left
+    reason: str = ""  # MoveReason, or the kind of its death
+    begun_ms: int = 0  # by the source's clock
+    delay_ms: int = 0  # SCHEDULED, FAILED: until it was due, when this was read

@@ -161,6 +161,56 @@ class EvacuateRegionResponse(_message.Message):
     done: bool
     def __init__(self, moved: _Optional[int] = ..., remaining: _Optional[int] = ..., kept: _Optional[_Iterable[_Union[Kept, _Mapping]]] = ..., done: _Optional[bool] = ...) -> None: ...
 
+class Move(_message.Message):
+    __slots__ = ("task_id", "source", "target", "epoch", "reason", "state", "began_at")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_AT_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    source: str
+    target: str
+    epoch: int
+    reason: str
+    state: _task_pb2.TaskState
+    began_at: _timestamp_pb2.Timestamp
+    def __init__(self, task_id: _Optional[str] = ..., source: _Optional[str] = ..., target: _Optional[str] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ..., state: _Optional[_Union[_task_pb2.TaskState, str]] = ..., began_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class ListMovesRequest(_message.Message):
+    __slots__ = ("region",)
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    region: str
+    def __init__(self, region: _Optional[str] = ...) -> None: ...
+
+class ListMovesResponse(_message.Message):
+    __slots__ = ("moves", "silent_regions")
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    SILENT_REGIONS_FIELD_NUMBER: _ClassVar[int]
+    moves: _containers.RepeatedCompositeFieldContainer[Move]
+    silent_regions: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, moves: _Optional[_Iterable[_Union[Move, _Mapping]]] = ..., silent_regions: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RetargetMoveRequest(_message.Message):
+    __slots__ = ("task_id", "force")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    force: bool
+    def __init__(self, task_id: _Optional[str] = ..., force: _Optional[bool] = ...) -> None: ...
+
+class RetargetMoveResponse(_message.Message):
+    __slots__ = ("task", "ended", "may_run_twice")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    MAY_RUN_TWICE_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    ended: bool
+    may_run_twice: bool
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ..., ended: _Optional[bool] = ..., may_run_twice: _Optional[bool] = ...) -> None: ...
+
 class ListQueuesRequest(_message.Message):
     __slots__ = ("region", "queue")
     REGION_FIELD_NUMBER: _ClassVar[int]
@@ -268,6 +318,60 @@ class PurgeDeadTasksResponse(_message.Message):
     count: int
     silent_regions: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, count: _Optional[int] = ..., silent_regions: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AuditRecord(_message.Message):
+    __slots__ = ("region", "at", "deed", "who", "on", "why", "counts", "details")
+    class CountsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class DetailsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    DEED_FIELD_NUMBER: _ClassVar[int]
+    WHO_FIELD_NUMBER: _ClassVar[int]
+    ON_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    region: str
+    at: _timestamp_pb2.Timestamp
+    deed: str
+    who: str
+    on: str
+    why: str
+    counts: _containers.ScalarMap[str, int]
+    details: _containers.ScalarMap[str, str]
+    def __init__(self, region: _Optional[str] = ..., at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deed: _Optional[str] = ..., who: _Optional[str] = ..., on: _Optional[str] = ..., why: _Optional[str] = ..., counts: _Optional[_Mapping[str, int]] = ..., details: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class ListAuditRequest(_message.Message):
+    __slots__ = ("region", "page_size", "page_token")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    region: str
+    page_size: int
+    page_token: str
+    def __init__(self, region: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListAuditResponse(_message.Message):
+    __slots__ = ("records", "next_page_token", "silent_regions")
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SILENT_REGIONS_FIELD_NUMBER: _ClassVar[int]
+    records: _containers.RepeatedCompositeFieldContainer[AuditRecord]
+    next_page_token: str
+    silent_regions: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, records: _Optional[_Iterable[_Union[AuditRecord, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., silent_regions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReloadPolicyRequest(_message.Message):
     __slots__ = ()

@@ -56,6 +56,16 @@ class AdminServiceStub:
                 request_serializer=tradewind_dot_v1_dot_admin__pb2.EvacuateRegionRequest.SerializeToString,
                 response_deserializer=tradewind_dot_v1_dot_admin__pb2.EvacuateRegionResponse.FromString,
                 _registered_method=True)
+        self.ListMoves = channel.unary_unary(
+                '/tradewind.v1.AdminService/ListMoves',
+                request_serializer=tradewind_dot_v1_dot_admin__pb2.ListMovesRequest.SerializeToString,
+                response_deserializer=tradewind_dot_v1_dot_admin__pb2.ListMovesResponse.FromString,
+                _registered_method=True)
+        self.RetargetMove = channel.unary_unary(
+                '/tradewind.v1.AdminService/RetargetMove',
+                request_serializer=tradewind_dot_v1_dot_admin__pb2.RetargetMoveRequest.SerializeToString,
+                response_deserializer=tradewind_dot_v1_dot_admin__pb2.RetargetMoveResponse.FromString,
+                _registered_method=True)
         self.ListQueues = channel.unary_unary(
                 '/tradewind.v1.AdminService/ListQueues',
                 request_serializer=tradewind_dot_v1_dot_admin__pb2.ListQueuesRequest.SerializeToString,
@@ -90,6 +100,11 @@ class AdminServiceStub:
                 '/tradewind.v1.AdminService/PurgeDeadTasks',
                 request_serializer=tradewind_dot_v1_dot_admin__pb2.PurgeDeadTasksRequest.SerializeToString,
                 response_deserializer=tradewind_dot_v1_dot_admin__pb2.PurgeDeadTasksResponse.FromString,
+                _registered_method=True)
+        self.ListAudit = channel.unary_unary(
+                '/tradewind.v1.AdminService/ListAudit',
+                request_serializer=tradewind_dot_v1_dot_admin__pb2.ListAuditRequest.SerializeToString,
+                response_deserializer=tradewind_dot_v1_dot_admin__pb2.ListAuditResponse.FromString,
                 _registered_method=True)
         self.ReloadPolicy = channel.unary_unary(
                 '/tradewind.v1.AdminService/ReloadPolicy',
@@ -133,6 +148,26 @@ class AdminServiceServicer:
 
         INVALID_ARGUMENT: unknown region. FAILED_PRECONDITION: the region still takes new work.
         UNAVAILABLE as SetRegionState.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListMoves(self, request, context):
+        """Lists the tasks that are on their way between regions, oldest move first. Most of them are gone a
+        moment later; one that stays waits for its target. INVALID_ARGUMENT: unknown region.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RetargetMove(self, request, context):
+        """Ends a move and has the task wait, or be dead, in the region that it was to leave; from there it
+        may be moved again, to another region. If it has arrived, it stays where it is. If its target
+        does not answer only `force` ends the move: should the target have it after all, it runs twice.
+
+        INVALID_ARGUMENT: the id is malformed. NOT_FOUND: no region knows the task. UNAVAILABLE: its
+        source does not answer, or its target does not and `force` is not set.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -196,6 +231,16 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListAudit(self, request, context):
+        """Lists what operators did, and what was done by their orders, latest first: who, when, why, and
+        to how many tasks. Every region keeps the last 10,000 records of what was done to it or ordered
+        there. A region that is silent is missing from that page and from those that follow it. INVALID_ARGUMENT: unknown
+        region, or a malformed page token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReloadPolicy(self, request, context):
         """Reads the policy file again. INVALID_ARGUMENT: the file is wrong, with line and column; the old
         policy stays in force.
@@ -221,6 +266,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.EvacuateRegion,
                     request_deserializer=tradewind_dot_v1_dot_admin__pb2.EvacuateRegionRequest.FromString,
                     response_serializer=tradewind_dot_v1_dot_admin__pb2.EvacuateRegionResponse.SerializeToString,
+            ),
+            'ListMoves': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMoves,
+                    request_deserializer=tradewind_dot_v1_dot_admin__pb2.ListMovesRequest.FromString,
+                    response_serializer=tradewind_dot_v1_dot_admin__pb2.ListMovesResponse.SerializeToString,
+            ),
+            'RetargetMove': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetargetMove,
+                    request_deserializer=tradewind_dot_v1_dot_admin__pb2.RetargetMoveRequest.FromString,
+                    response_serializer=tradewind_dot_v1_dot_admin__pb2.RetargetMoveResponse.SerializeToString,
             ),
             'ListQueues': grpc.unary_unary_rpc_method_handler(
                     servicer.ListQueues,
@@ -256,6 +311,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.PurgeDeadTasks,
                     request_deserializer=tradewind_dot_v1_dot_admin__pb2.PurgeDeadTasksRequest.FromString,
                     response_serializer=tradewind_dot_v1_dot_admin__pb2.PurgeDeadTasksResponse.SerializeToString,
+            ),
+            'ListAudit': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAudit,
+                    request_deserializer=tradewind_dot_v1_dot_admin__pb2.ListAuditRequest.FromString,
+                    response_serializer=tradewind_dot_v1_dot_admin__pb2.ListAuditResponse.SerializeToString,
             ),
             'ReloadPolicy': grpc.unary_unary_rpc_method_handler(
                     servicer.ReloadPolicy,
@@ -351,6 +411,60 @@ class AdminService:
             '/tradewind.v1.AdminService/EvacuateRegion',
             tradewind_dot_v1_dot_admin__pb2.EvacuateRegionRequest.SerializeToString,
             tradewind_dot_v1_dot_admin__pb2.EvacuateRegionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMoves(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.v1.AdminService/ListMoves',
+            tradewind_dot_v1_dot_admin__pb2.ListMovesRequest.SerializeToString,
+            tradewind_dot_v1_dot_admin__pb2.ListMovesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetargetMove(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.v1.AdminService/RetargetMove',
+            tradewind_dot_v1_dot_admin__pb2.RetargetMoveRequest.SerializeToString,
+            tradewind_dot_v1_dot_admin__pb2.RetargetMoveResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -540,6 +654,33 @@ class AdminService:
             '/tradewind.v1.AdminService/PurgeDeadTasks',
             tradewind_dot_v1_dot_admin__pb2.PurgeDeadTasksRequest.SerializeToString,
             tradewind_dot_v1_dot_admin__pb2.PurgeDeadTasksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAudit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tradewind.v1.AdminService/ListAudit',
+            tradewind_dot_v1_dot_admin__pb2.ListAuditRequest.SerializeToString,
+            tradewind_dot_v1_dot_admin__pb2.ListAuditResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,6 +57,18 @@ class AdminServiceStub:
     INVALID_ARGUMENT: unknown region. FAILED_PRECONDITION: the region still takes new work.
     UNAVAILABLE as SetRegionState.
     """
+    ListMoves: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListMovesRequest, _admin_pb2.ListMovesResponse]
+    """Lists the tasks that are on their way between regions, oldest move first. Most of them are gone a
+    moment later; one that stays waits for its target. INVALID_ARGUMENT: unknown region.
+    """
+    RetargetMove: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RetargetMoveRequest, _admin_pb2.RetargetMoveResponse]
+    """Ends a move and has the task wait, or be dead, in the region that it was to leave; from there it
+    may be moved again, to another region. If it has arrived, it stays where it is. If its target
+    does not answer only `force` ends the move: should the target have it after all, it runs twice.
+
+    INVALID_ARGUMENT: the id is malformed. NOT_FOUND: no region knows the task. UNAVAILABLE: its
+    source does not answer, or its target does not and `force` is not set.
+    """
     ListQueues: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListQueuesRequest, _admin_pb2.ListQueuesResponse]
     """Lists the queues, one entry for each region and queue. INVALID_ARGUMENT: unknown region."""
     PauseQueue: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PauseQueueRequest, _admin_pb2.PauseQueueResponse]
@@ -83,6 +95,12 @@ class AdminServiceStub:
     """Deletes dead-lettered tasks for good; their idempotency keys and payloads are free again, unless
     the region that remembers them is among `silent_regions`. Tasks that are MOVING are skipped.
     Works until shortly before its deadline, as RedriveDeadTasks. Errors as ListDeadTasks.
+    """
+    ListAudit: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListAuditRequest, _admin_pb2.ListAuditResponse]
+    """Lists what operators did, and what was done by their orders, latest first: who, when, why, and
+    to how many tasks. Every region keeps the last 10,000 records of what was done to it or ordered
+    there. A region that is silent is missing from that page and from those that follow it. INVALID_ARGUMENT: unknown
+    region, or a malformed page token.
     """
     ReloadPolicy: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReloadPolicyRequest, _admin_pb2.ReloadPolicyResponse]
     """Reads the policy file again. INVALID_ARGUMENT: the file is wrong, with line and column; the old
@@ -118,6 +136,18 @@ class AdminServiceAsyncStub(AdminServiceStub):
     INVALID_ARGUMENT: unknown region. FAILED_PRECONDITION: the region still takes new work.
     UNAVAILABLE as SetRegionState.
     """
+    ListMoves: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListMovesRequest, _admin_pb2.ListMovesResponse]  # type: ignore[assignment]
+    """Lists the tasks that are on their way between regions, oldest move first. Most of them are gone a
+    moment later; one that stays waits for its target. INVALID_ARGUMENT: unknown region.
+    """
+    RetargetMove: _aio.UnaryUnaryMultiCallable[_admin_pb2.RetargetMoveRequest, _admin_pb2.RetargetMoveResponse]  # type: ignore[assignment]
+    """Ends a move and has the task wait, or be dead, in the region that it was to leave; from there it
+    may be moved again, to another region. If it has arrived, it stays where it is. If its target
+    does not answer only `force` ends the move: should the target have it after all, it runs twice.
+
+    INVALID_ARGUMENT: the id is malformed. NOT_FOUND: no region knows the task. UNAVAILABLE: its
+    source does not answer, or its target does not and `force` is not set.
+    """
     ListQueues: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListQueuesRequest, _admin_pb2.ListQueuesResponse]  # type: ignore[assignment]
     """Lists the queues, one entry for each region and queue. INVALID_ARGUMENT: unknown region."""
     PauseQueue: _aio.UnaryUnaryMultiCallable[_admin_pb2.PauseQueueRequest, _admin_pb2.PauseQueueResponse]  # type: ignore[assignment]
@@ -144,6 +174,12 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Deletes dead-lettered tasks for good; their idempotency keys and payloads are free again, unless
     the region that remembers them is among `silent_regions`. Tasks that are MOVING are skipped.
     Works until shortly before its deadline, as RedriveDeadTasks. Errors as ListDeadTasks.
+    """
+    ListAudit: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListAuditRequest, _admin_pb2.ListAuditResponse]  # type: ignore[assignment]
+    """Lists what operators did, and what was done by their orders, latest first: who, when, why, and
+    to how many tasks. Every region keeps the last 10,000 records of what was done to it or ordered
+    there. A region that is silent is missing from that page and from those that follow it. INVALID_ARGUMENT: unknown
+    region, or a malformed page token.
     """
     ReloadPolicy: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReloadPolicyRequest, _admin_pb2.ReloadPolicyResponse]  # type: ignore[assignment]
     """Reads the policy file again. INVALID_ARGUMENT: the file is wrong, with line and column; the old
@@ -193,6 +229,30 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
 
         INVALID_ARGUMENT: unknown region. FAILED_PRECONDITION: the region still takes new work.
         UNAVAILABLE as SetRegionState.
+        """
+
+    @_abc_1.abstractmethod
+    def ListMoves(
+        self,
+        request: _admin_pb2.ListMovesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListMovesResponse, _abc.Awaitable[_admin_pb2.ListMovesResponse]]:
+        """Lists the tasks that are on their way between regions, oldest move first. Most of them are gone a
+        moment later; one that stays waits for its target. INVALID_ARGUMENT: unknown region.
+        """
+
+    @_abc_1.abstractmethod
+    def RetargetMove(
+        self,
+        request: _admin_pb2.RetargetMoveRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.RetargetMoveResponse, _abc.Awaitable[_admin_pb2.RetargetMoveResponse]]:
+        """Ends a move and has the task wait, or be dead, in the region that it was to leave; from there it
+        may be moved again, to another region. If it has arrived, it stays where it is. If its target
+        does not answer only `force` ends the move: should the target have it after all, it runs twice.
+
+        INVALID_ARGUMENT: the id is malformed. NOT_FOUND: no region knows the task. UNAVAILABLE: its
+        source does not answer, or its target does not and `force` is not set.
         """
 
     @_abc_1.abstractmethod
@@ -262,6 +322,18 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Deletes dead-lettered tasks for good; their idempotency keys and payloads are free again, unless
         the region that remembers them is among `silent_regions`. Tasks that are MOVING are skipped.
         Works until shortly before its deadline, as RedriveDeadTasks. Errors as ListDeadTasks.
+        """
+
+    @_abc_1.abstractmethod
+    def ListAudit(
+        self,
+        request: _admin_pb2.ListAuditRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListAuditResponse, _abc.Awaitable[_admin_pb2.ListAuditResponse]]:
+        """Lists what operators did, and what was done by their orders, latest first: who, when, why, and
+        to how many tasks. Every region keeps the last 10,000 records of what was done to it or ordered
+        there. A region that is silent is missing from that page and from those that follow it. INVALID_ARGUMENT: unknown
+        region, or a malformed page token.
         """
 
     @_abc_1.abstractmethod

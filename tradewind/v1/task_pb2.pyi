@@ -2,6 +2,7 @@ import datetime
 
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.rpc import status_pb2 as _status_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -199,7 +200,7 @@ class Progress(_message.Message):
     def __init__(self, fraction: _Optional[float] = ..., note: _Optional[str] = ...) -> None: ...
 
 class RouteDecision(_message.Message):
-    __slots__ = ("region", "rule", "candidates", "ledger_home", "partition", "policy_version", "step", "home", "spills")
+    __slots__ = ("region", "rule", "candidates", "ledger_home", "partition", "policy_version", "step", "home", "spills", "fence", "fence_by", "bypassed", "refusal", "dedup_by")
     REGION_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
     CANDIDATES_FIELD_NUMBER: _ClassVar[int]
@@ -209,6 +210,11 @@ class RouteDecision(_message.Message):
     STEP_FIELD_NUMBER: _ClassVar[int]
     HOME_FIELD_NUMBER: _ClassVar[int]
     SPILLS_FIELD_NUMBER: _ClassVar[int]
+    FENCE_FIELD_NUMBER: _ClassVar[int]
+    FENCE_BY_FIELD_NUMBER: _ClassVar[int]
+    BYPASSED_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    DEDUP_BY_FIELD_NUMBER: _ClassVar[int]
     region: str
     rule: str
     candidates: _containers.RepeatedCompositeFieldContainer[Candidate]
@@ -218,7 +224,24 @@ class RouteDecision(_message.Message):
     step: str
     home: str
     spills: bool
-    def __init__(self, region: _Optional[str] = ..., rule: _Optional[str] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., ledger_home: _Optional[str] = ..., partition: _Optional[int] = ..., policy_version: _Optional[str] = ..., step: _Optional[str] = ..., home: _Optional[str] = ..., spills: _Optional[bool] = ...) -> None: ...
+    fence: _containers.RepeatedScalarFieldContainer[str]
+    fence_by: FenceAuthors
+    bypassed: str
+    refusal: _status_pb2.Status
+    dedup_by: str
+    def __init__(self, region: _Optional[str] = ..., rule: _Optional[str] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., ledger_home: _Optional[str] = ..., partition: _Optional[int] = ..., policy_version: _Optional[str] = ..., step: _Optional[str] = ..., home: _Optional[str] = ..., spills: _Optional[bool] = ..., fence: _Optional[_Iterable[str]] = ..., fence_by: _Optional[_Union[FenceAuthors, _Mapping]] = ..., bypassed: _Optional[str] = ..., refusal: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., dedup_by: _Optional[str] = ...) -> None: ...
+
+class FenceAuthors(_message.Message):
+    __slots__ = ("rule", "rule_residency", "task_residency", "pin_region")
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    RULE_RESIDENCY_FIELD_NUMBER: _ClassVar[int]
+    TASK_RESIDENCY_FIELD_NUMBER: _ClassVar[int]
+    PIN_REGION_FIELD_NUMBER: _ClassVar[int]
+    rule: str
+    rule_residency: _containers.RepeatedScalarFieldContainer[str]
+    task_residency: _containers.RepeatedScalarFieldContainer[str]
+    pin_region: str
+    def __init__(self, rule: _Optional[str] = ..., rule_residency: _Optional[_Iterable[str]] = ..., task_residency: _Optional[_Iterable[str]] = ..., pin_region: _Optional[str] = ...) -> None: ...
 
 class Candidate(_message.Message):
     __slots__ = ("region", "eligible", "excluded_by", "rtt", "expected_wait", "score", "share", "reasons", "parts", "age", "health", "trial")

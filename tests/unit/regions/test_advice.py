@@ -175,14 +175,6 @@ def test_numbers_that_work_against_each_other_are_warned_of() -> None:
     )
 
 
-def test_a_changed_setting_that_nothing_reads_is_warned_of() -> None:
-    assert said(FOUR_EVEN + "failover: {rescue_after: 5m}\n") == (
-        "failover.rescue_after (5m) is not served by this release: what waits in a region without "
-        "workers waits for them"
-    )
-    assert said(FOUR_EVEN + "failover: {rescue_after: 2m}\n") == ""
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_repositorys_own_files_give_no_alarm_but_their_size(path: Path) -> None:
     """Each has one region a group, and the first is as strong as the others together."""

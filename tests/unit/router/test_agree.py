@@ -32,6 +32,9 @@ class Seen:
     def views(self, _origin: str | None = None) -> list[RegionView]:
         return self.all
 
+    def takes_s(self, _region: str, _name: str) -> float:
+        return 1.0
+
     def now_ms(self) -> float:
         return self.at_ms
 
@@ -77,7 +80,7 @@ def test_explain_tells_what_a_submit_does_in_thousands_of_worlds() -> None:
 
 STEPS = {
     *("pin", "affinity", "prefer", "ledger", "home", "spill", "failover", "trial", "panic"),
-    *("unserved", NOWHERE),
+    *("detour", "unserved", NOWHERE),
 }
 
 

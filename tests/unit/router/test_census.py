@@ -1,14 +1,15 @@
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from router.census import Census
-from router.signs import UNKNOWN_RTT_MS
 from tradewind.clock import ManualClock
 from tradewind.errors import IdentityMismatch, StoreError, StoreFull, StoreMoving, StoreUnavailable
 from tradewind.fleet import Fleet, Health, RedisTarget, Region
 from tradewind.metrics import REGION_STATE, REGION_STATES, REGION_WORKERS
+from tradewind.policy.defaults import UNSEEN_RTT_MS
 from tradewind.task import Heartbeat, LiveWorker
 
 HERE = RedisTarget("standalone", ("127.0.0.1:1",))
@@ -74,7 +75,7 @@ def rtts(census: Census, origin: str | None = None) -> dict[str, float]:
 
 
 async def test_before_the_first_look_priors_hold_and_nothing_is_known(watched: Watched) -> None:
-    assert rtts(watched.census) == {"eu": 1.0, "us": 88.0, "ap": UNKNOWN_RTT_MS}
+    assert rtts(watched.census) == {"eu": 1.0, "us": 88.0, "ap": UNSEEN_RTT_MS}
     assert watched.census.silent() == ["eu", "us", "ap"]
 
 
@@ -157,8 +158,8 @@ async def test_five_calls_in_a_row_that_end_in(
     watched: Watched, error: StoreError | None, health: str
 ) -> None:
     for _ in range(5):
-        watched.census.sent("us", 1)
-        watched.census.answered("us", 1, {}, error)
+        watched.census.sent("us", {"a": 1})
+        watched.census.answered("us", {"a": 1}, {}, error)
 
     assert watched.census.view("us").health == health
     assert watched.census.view("us").in_flight == 0
@@ -166,8 +167,8 @@ async def test_five_calls_in_a_row_that_end_in(
 
 
 async def test_tasks_under_way_are_in_the_next_view(watched: Watched) -> None:
-    watched.census.sent("us", 3)
-    watched.census.dropped("us", 1)
+    watched.census.sent("us", {"a": 3})
+    watched.census.dropped("us", {"a": 1})
 
     assert watched.census.view("us").in_flight == 2
 
@@ -199,8 +200,8 @@ async def test_errors_by_share_take_out_no_more_than_half_of_the_regions(watched
     for region in ("us", "ap", "eu"):
         for _ in range(25):
             for error in (None, GONE, GONE):
-                watched.census.sent(region, 1)
-                watched.census.answered(region, 1, {}, error)
+                watched.census.sent(region, {"a": 1})
+                watched.census.answered(region, {"a": 1}, {}, error)
 
     health = {view.name: view.health for view in watched.census.views()}
     assert health == {"us": "DOWN", "ap": "DEGRADED", "eu": "DEGRADED"}
@@ -224,3 +225,16 @@ async def test_a_metric_says_how_many_work_in_a_region_and_that_nobody_does(
     await watched.looks("us", "workers", 2)
     assert shown("us") == 0
     looking.cancel()
+
+
+async def test_workers_that_cannot_be_added_up_hide_no_order(watched: Watched) -> None:
+    heard: list[str] = []
+    watched.census.listen(heard.append)
+    beat = Heartbeat("w", "us", ("default",), ("a",), 4, 1, 2.0, 0.5, 0, "1", {})
+    watched.pulses["us"].crew = [LiveWorker(replace(beat, slots="4"), 0)]
+    await watched.census.muster("us")
+    assert heard == ["us"]
+    assert watched.census.workers("us") == ()
+    watched.pulses["us"].crew = [LiveWorker(beat, 0)]
+    await watched.census.muster("us")
+    assert len(watched.census.workers("us")) == 1

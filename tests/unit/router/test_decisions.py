@@ -13,9 +13,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import use_span
 
 from router import decisions
-from router.decisions import MOST_A_SECOND, Decisions
+from router.decisions import MOST_A_SECOND, Decisions, explained
 from tests.unit.policy.worlds import busy, fleet, region, view
-from tradewind import wire
 from tradewind.client.views import route_of
 from tradewind.policy.decide import Weighed, weigh
 from tradewind.policy.rules import resolve
@@ -126,11 +125,12 @@ def test_what_is_not_told_is_not_reckoned(told: Told, logged: list[dict[str, Any
 def test_the_log_has_the_object_of_explain_and_says_nothing_else_of_the_task(
     told: Told, logged: list[dict[str, Any]]
 ) -> None:
-    weighed = told.made(SECRETS | {"origin_region": "us"})
+    task: dict[str, Any] = SECRETS | {"origin_region": "us"}
+    weighed, draft = told.made(task), Draft(**task)
     found = logged[0]
-    explained = asdict(route_of(wire.decision(weighed.decision(0.0), partition=0)))
-    del explained["partition"]
-    assert json.loads(json.dumps(found["decision"])) == json.loads(json.dumps(explained))
+    shown = asdict(route_of(explained(draft, weighed.decision(0.0), WORLD, partition=0)))
+    del shown["partition"]
+    assert json.loads(json.dumps(found["decision"])) == json.loads(json.dumps(shown))
     assert found["decision"]["candidates"][1]["parts"]["rtt_s"] == pytest.approx(0.09)
     assert (found["queue"], found["handler"], found["origin"]) == ("default", "thumbs.make", "us")
     assert MARKER not in repr(found)

@@ -46,22 +46,22 @@ class Ear:
         self.under_way = 0
         self.heard: list[tuple[int, Mapping[int, int], StoreError | None]] = []
 
-    def sent(self, region: str, tasks: int) -> None:
-        self.under_way += tasks
+    def sent(self, region: str, names: Mapping[str, int]) -> None:
+        self.under_way += sum(names.values())
 
-    def dropped(self, region: str, tasks: int) -> None:
-        self.under_way -= tasks
+    def dropped(self, region: str, names: Mapping[str, int]) -> None:
+        self.under_way -= sum(names.values())
 
     def answered(
         self,
         region: str,
-        tasks: int,
+        names: Mapping[str, int],
         depths: Mapping[int, int],
         error: StoreError | None,
         took_ms: float | None = None,
     ) -> None:
-        self.under_way -= tasks
-        self.heard.append((tasks, depths, error))
+        self.under_way -= sum(names.values())
+        self.heard.append((sum(names.values()), depths, error))
 
 
 def task(name: str, size: int = 1) -> NewTask:

@@ -1,7 +1,9 @@
 from dataclasses import replace
 from typing import Any
 
-from tradewind.admission.identity import Identity, homes, identify, partition
+import pytest
+
+from tradewind.admission.identity import Identity, dedup_by, homes, identify, partition
 from tradewind.fingerprint import read_body
 from tradewind.fleet import Dedup, Fleet, QueuePolicy, RedisTarget, Region
 from tradewind.ids import partition_of
@@ -25,6 +27,28 @@ def who(fleet: Fleet = FLEET, fence: tuple[str, ...] = (), **fields: Any) -> Ide
 
 def by_payload(**changes: Any) -> Fleet:
     return replace(FLEET, default_queue=QueuePolicy(dedup=Dedup(by="payload", **changes)))
+
+
+KNOWN: dict[str, tuple[Fleet, dict[str, Any], str]] = {
+    "by nothing": (FLEET, {}, ""),
+    "by its request_id": (FLEET, {"request_id": "r"}, "request_id"),
+    "by its key": (FLEET, {"request_id": "r", "idempotency_key": "k"}, "key"),
+    "by its payload": (by_payload(), {"request_id": "r"}, "payload"),
+    "by its key, though the payload would do": (by_payload(), {"idempotency_key": "k"}, "key"),
+    "by its request_id where keys do not count": (
+        replace(FLEET, default_queue=QueuePolicy(dedup=Dedup(by="none"))),
+        {"request_id": "r", "idempotency_key": "k"},
+        "request_id",
+    ),
+}
+
+
+@pytest.mark.parametrize(("fleet", "fields", "by"), KNOWN.values(), ids=KNOWN)
+def test_a_repeat_is_known(fleet: Fleet, fields: dict[str, Any], by: str) -> None:
+    assert dedup_by(Draft("n", **fields), fleet) == by
+    mark = who(fleet, **fields).mark
+    assert (mark is not None) == bool(by)
+    assert mark is None or mark.business == (by != "request_id")
 
 
 def test_without_a_key_there_is_no_entry() -> None:
@@ -52,6 +76,14 @@ def test_the_fingerprint_of_a_key_does_not_look_at_the_payload_but_the_digest_do
     assert two.mark is not None
     assert one.mark.key == two.mark.key
     assert one.mark.digest != two.mark.digest
+
+
+def test_another_request_id_may_be_kept_where_this_one_is_not() -> None:
+    one = who(request_id="r", origin_region="us-east")
+
+    assert one.never_asked == {"eu-west", "eu-north"} - {one.spare}
+    assert who(request_id="r", fence=("eu",)).never_asked == set()
+    assert who(idempotency_key="k", request_id="r").never_asked == set()
 
 
 def test_a_request_id_alone_makes_an_entry_for_15_minutes_that_deduplicates_nothing() -> None:

@@ -1,12 +1,14 @@
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from router.load import Load, muster
+from router.load import Load
 from tests.unit.router.live import worker
-from tradewind.limits import WORKER_GONE_MS
-from tradewind.task import LiveWorker
+from tradewind.task import LiveWorker, Timing
 
 PARTITIONS = 64
 
@@ -21,29 +23,6 @@ def load(*workers: LiveWorker, at_ms: float = 1_000, rtt_ms: float = 0) -> Load:
 def excess(one: Load, at_ms: float) -> float:
     now = one.at(at_ms)
     return now.depth - now.free_slots
-
-
-def test_workers_add_up_and_those_without_a_sign_of_life_do_not_count() -> None:
-    crew = muster(
-        [
-            worker(service_s=1.0),
-            worker("x", busy=4, queues=("default", "mail"), handlers=("b",), service_s=0.0),
-            worker("gone", age_ms=WORKER_GONE_MS),
-        ]
-    )
-
-    assert (crew.slots, crew.free_slots, crew.rate, crew.service_s) == (8, 3, 4.0, 1.0)
-    assert crew.served == {"default": frozenset("ab"), "mail": frozenset("b")}
-
-
-def test_of_several_workers_the_latest_look_at_a_partition_counts() -> None:
-    crew = muster([worker(depths={1: (9, 70)}), worker("x", depths={1: (2, 71), 2: (3, 5)})])
-
-    assert crew.ready == 5
-
-
-def test_the_age_of_heartbeats_is_their_mean_by_slots() -> None:
-    assert muster([worker(age_ms=100, slots=30), worker("x", age_ms=500, slots=10)]).age_ms == 200
 
 
 def test_a_region_nobody_told_of_is_as_old_as_the_looking_for_it() -> None:
@@ -193,3 +172,51 @@ def test_but_what_an_answer_told_of_since_the_looks_stays() -> None:
     assert before > 500
     one.mustered(2_400, 0, [told(20, 2_000)])
     assert excess(one, 2_400) > 0.95 * before
+
+
+# --- whatever is told, it stays a number, and the truth wins
+
+ANY = st.floats() | st.sampled_from([0.0, 5e-324, 1e-6, 1e155, 1e308, -1e308])
+REPORTS = st.lists(st.tuples(ANY, ANY, ANY, ANY, ANY, st.sampled_from([0, 1, 10])), max_size=4)
+
+
+def told_anything(one: Load, now_ms: float, *told: float) -> None:
+    rate, service_s, mean_s, lately, ready, busy = told
+    timings = {"a": Timing(mean_s, lately), "b": Timing(lately, mean_s)}
+    facts: dict[str, Any] = {
+        "rate": rate,
+        "service_s": service_s,
+        "timings": timings,
+        "busy": busy,
+        "slots": 10,
+    }
+    beats = [worker("liar", **facts, depths={1: (ready, int(now_ms))}), worker(busy=4)]
+    one.mustered(now_ms, 1.0, beats)
+    one.sent(now_ms, {"a": 2, "b": 1})
+    one.answered(now_ms + 1, 1.0, 2, {3: 1})
+
+
+def is_sane(one: Load, now_ms: float) -> bool:
+    now = one.at(now_ms)
+    return all(abs(number) < 1e18 for number in now) and round(now.depth + now.free_slots) >= 0
+
+
+@settings(max_examples=150, deadline=None)
+@example([(1.0, 0.1, 1.0, 1.0, float("nan"), 10)])
+@example([(float("nan"), 0.1, 1.0, 1.0, 0.0, 10)])
+@example([(1.0, 1e308, 5e-324, 1e308, 1e300, 10)])
+@example([(-1e308, 0.1, 1.0, 1.0, 0.0, 10)])
+@given(REPORTS)
+def test_whatever_workers_tell_it_is_finite_and_heals(told: Sequence[tuple[float, ...]]) -> None:
+    one, now_ms = Load(PARTITIONS, 0), 1_000.0
+    for report in told:
+        told_anything(one, now_ms, *report)
+        assert is_sane(one, now_ms + 500)
+        now_ms += 1_000
+    good = worker(slots=10, busy=4, rate=1.0, service_s=0.1, timings={"a": Timing(0.1, 1.0)})
+    for _ in range(60):
+        one.mustered(now_ms, 1.0, [good])
+        now_ms += 1_000
+    now = one.at(now_ms)
+    assert (now.depth, now.free_slots) == pytest.approx((0, 6), abs=0.1)
+    assert now.service_s < 1.0

@@ -78,8 +78,8 @@ def test_a_look_is_over_once_anything_is_heard_or_it_is_old(news: str) -> None:
     before = census.looks
 
     if news == "an answer":
-        census.sent("eu", 1)
-        census.answered("eu", 1, {0: 0}, None)
+        census.sent("eu", {"h": 1})
+        census.answered("eu", {"h": 1}, {0: 0}, None)
     elif news == "a failure":
         census.note("us", StoreUnavailable("us", "gone", sent=False))
     else:
@@ -91,7 +91,9 @@ def test_a_look_is_over_once_anything_is_heard_or_it_is_old(news: str) -> None:
 
 def test_a_shared_look_says_of_each_task_what_a_look_of_its_own_says() -> None:
     census, routes = world()
-    census.sent("eu", 1)  # it takes 2 s to start there and 1.65 s in us: just outside the band
+    census.sent(
+        "eu", {"h": 1}
+    )  # it takes 2 s to start there and 1.65 s in us: just outside the band
     draft = Draft("a")
     resolved = resolve(draft, FLEET)
     draws = random.Random(7)

@@ -3,6 +3,7 @@ import pytest
 from router.signs import PeakRtt, Signs, SuccessRate
 from tests.unit.router.live import worker
 from tradewind.fleet import Fleet, Health
+from tradewind.task import Timing
 
 FLEET = Fleet({}, health=Health(down_after=3, up_after=3, stale_after_ms=10_000))
 
@@ -93,7 +94,7 @@ def test_one_whose_calls_have_become_slow_is_degraded() -> None:
     for second in range(90):
         for nth in range(5):
             took_ms = 90.0 if second < 70 else 360.0
-            region.answered(second * 1_000 + nth, 0, {}, took_ms)
+            region.answered(second * 1_000 + nth, {}, {}, took_ms)
         region.probed(second * 1_000 + 900, 80.0)
     assert region.view(90_000).health == "DEGRADED"
     assert region.standing(90_000).health == "DEGRADED"
@@ -130,13 +131,22 @@ def test_a_full_region_is_full_for_five_seconds() -> None:
 
 def test_tasks_under_way_count_until_they_are_answered_and_then_as_stored() -> None:
     region = signs()
-    region.sent(3)
+    region.sent(0, {"a": 3})
     assert region.view(0).in_flight == 3
-    region.answered(10, 3, {4: 0})
+    region.answered(10, {"a": 3}, {4: 0})
     assert (region.view(10).in_flight, region.view(10).depth) == (0, 3)
-    region.sent(2)
-    region.answered(20, 2, {})
+    region.sent(10, {"a": 2})
+    region.answered(20, {"a": 2}, {})
     assert (region.view(20).in_flight, region.view(20).depth) == (0, 3)
+
+
+def test_tasks_of_a_call_that_failed_are_not_there() -> None:
+    region = signs()
+    region.mustered(1_000, [worker(service_s=0.5, timings={"a": Timing(0.5, 10.0)})])
+    region.sent(1_000, {"new": 50})
+    assert region.view(1_000).service_s > 0.9
+    region.answered(1_100, {"new": 50}, {})
+    assert region.view(1_100).service_s == pytest.approx(0.5)
 
 
 def test_another_origin_sees_its_own_round_trip() -> None:

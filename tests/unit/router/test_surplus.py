@@ -27,6 +27,9 @@ class Counted:
     def now_ms(self) -> float:
         return self.at_ms
 
+    def takes_s(self, _region: str, _name: str) -> float:
+        return 1.0
+
     def views(self, _origin: str | None = None) -> list[RegionView]:
         done = {name: int(slots * self.at_ms / 1000) for name, slots in SLOTS.items()}
         left = {name: max(0, self.sent[name] - done[name]) for name in SLOTS}
