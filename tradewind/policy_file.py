@@ -101,9 +101,12 @@ class PolicyFile:
         """
         async with self._one_by_one:
             try:
-                text, fleet = await asyncio.to_thread(self._read)
+                text, fleet, warnings = await asyncio.to_thread(self._read)
                 if fleet != self._fleet:
                     self._take(fleet)
+                    for warning in warnings:
+                        extra = {"warning": warning, "version": fleet.version}
+                        _log.warning("the policy file is in order and may surprise", extra=extra)
             except Exception as error:
                 POLICY_RELOAD_FAILED.set(1)
                 if isinstance(error, ConfigError):
@@ -116,12 +119,12 @@ class PolicyFile:
             POLICY_RELOAD_FAILED.set(0)
             return fleet
 
-    def _read(self) -> tuple[str, Fleet]:
+    def _read(self) -> tuple[str, Fleet, list[str]]:
         text = read_text(Path(self.path))
         fleet = placed(regions.loads(text, self.path), self._redis_at)
         if why := forbidden(self._fleet, fleet, self._region):
             raise ConfigError(self.path, why)
-        return text, fleet
+        return text, fleet, regions.warnings(fleet)
 
     def _take(self, fleet: Fleet) -> None:
         """Put it in force everywhere, without a turn of the event loop in between."""

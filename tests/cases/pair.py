@@ -63,3 +63,14 @@ async def cut_redis(world: Yard, region: str) -> None:
     world.supervisor.disable_restart(f"redis-{region}")
     world.supervisor.kill(f"redis-{region}")
     await until(lambda: world.supervisor.pid_of(f"redis-{region}") is None, f"{region} is down")
+
+
+async def begin_anew(world: Yard) -> None:
+    """Have both routers forget what they saw: a region that was lost in another test, above all."""
+    names = [f"router-{region}" for region in SLOTS]
+    before = {name: world.supervisor.pid_of(name) for name in names}
+    for name in names:
+        world.supervisor.kill(name)
+    pid_of = world.supervisor.pid_of
+    await until(lambda: all(pid_of(n) not in (None, before[n]) for n in names), "both run again")
+    await world.fleet.until_served()

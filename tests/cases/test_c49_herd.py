@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.cases.pair import EU, SLOTS, US
+from tests.cases.pair import EU, SLOTS, US, begin_anew
 from tests.harness.patience import until
 from tests.harness.yard import Yard
 from tradewind import Client, TaskOptions
@@ -48,6 +48,7 @@ FULL = (pytest.mark.chaos, pytest.mark.timeout(300))
 async def test_c49_a_full_region_spills_over_and_once_the_load_ends_its_tasks_stay_home(
     two_regions: Yard, load: Load
 ) -> None:
+    await begin_anew(two_regions)
     async with two_regions.client(EU) as client:
         for _ in range(2):  # the load ends, and starts again
             two_regions.ledger = two_regions.ledger.from_here()

@@ -48,6 +48,7 @@ async def test_a_copy_that_a_courier_brings_gets_the_first_result_and_never_star
     args = {"regions": ["eu-west"], "said": key}
     async with world.client("eu-west") as client:
         options: Any = {"idempotency_key": key, "labels": {"start": "eu"}}
+        options["residency"] = ["eu", "us"]  # both are moved to the same region
         first = await client.submit("fail.in", args, **options)
         done = await client.wait(first.task_id, timeout=30)
         forget_all_keys(world)

@@ -219,7 +219,7 @@ REFUSALS: dict[str, tuple[Route, str, str]] = {
     "its region is down": (
         route(EU._replace(residency=("us",))),
         PASSES + "regions that may take it are out (UNAVAILABLE). No permitted region can take "
-        "the task now (eu-west: outside the fence, eu-north: outside the fence, us-east: ",
+        "the task now (us-east: ",
         "; retry later.",
     ),
     "its regions are full": (

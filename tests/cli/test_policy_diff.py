@@ -60,6 +60,16 @@ def test_the_same_file_changes_nothing(
     assert said.out.endswith("No alarm: nothing is refused, opened or forgotten.\n")
 
 
+def test_without_tasks_it_claims_nothing_about_them(
+    run: Run, files: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = files(policy(more=RTT))
+    assert run("policy", "diff", f"{where}/old.yaml", f"{where}/new.yaml") == 0
+    out = capsys.readouterr().out
+    assert "refused" not in out
+    assert "--tasks" in out.splitlines()[-1]
+
+
 def test_tasks_that_only_move_are_counted_and_raise_no_alarm(
     run: Run, files: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -115,6 +115,22 @@ async def test_what_cannot_be_used_changes_nothing_and_says_where_it_is_wrong(
     assert shown()[0] == 0
 
 
+async def test_what_will_surprise_is_logged_when_the_file_is_taken(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = PolicyFile(str(path), "eu-west")
+    again = "  - {name: never, match: {labels: {data: pii}}, residency: [us]}\n"
+    put(path, FILE.replace("queues:", again + "queues:"))
+
+    with caplog.at_level(logging.WARNING):
+        await policy.reload()
+        told = [record.__dict__["warning"] for record in caplog.records]
+        await policy.reload()
+
+    assert any("never" in warning for warning in told)
+    assert len(caplog.records) == len(told), "of what is in force already it was told"
+
+
 async def test_what_a_part_cannot_serve_is_a_refusal(path: Path) -> None:
     policy = PolicyFile(str(path), "eu-west")
 

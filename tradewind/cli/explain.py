@@ -27,7 +27,7 @@ _STEPS = {
     "spill": "it would start sooner than in the nearest",
     FAILOVER: "the others are out, and failover.order names it",
     TRIAL: "whether it is well again is tried with one task at a time",
-    "panic": "none is known to be able to run it, this one may be",
+    "panic": "each that is permitted is in doubt or over a limit; this one may take it",
     UNSERVED: "no live worker runs it",
 }
 # What a submit is refused with, and whether to wait.

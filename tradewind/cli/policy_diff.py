@@ -155,8 +155,11 @@ def _print(report: "Report", tasks: int, title: str) -> None:
     out.print()
     if report.alarms:
         out.print(show.text(f"Have a look: {', '.join(report.alarms)}.", "bold red"))
-    else:
+    elif tasks:
         out.print(show.text("No alarm: nothing is refused, opened or forgotten.", "green"))
+    else:
+        out.print(show.text("No alarm: nothing is opened or forgotten.", "green"))
+        out.print("Where tasks would go was not compared: say which with --tasks.")
 
 
 def _section(out: "Console", title: str, lines: Sequence[tuple[str, bool]]) -> None:

@@ -271,25 +271,25 @@ def _overlooking(
 
 
 def refusal(decision: Decision, fleet: Fleet, *, draw: float = 0.0) -> TradewindError:
-    """Return the error for a decision without a region, with what keeps each region out.
+    """Return the error for a decision without a region, with what keeps each permitted one out.
 
     `draw` in [0, 1) spreads the callers that on_panic: reject turns away.
     """
     if any(c.excluded_by.startswith(_FENCES) for c in decision.candidates):
         return NoRegionPermitted(decision.reason)
     reasons = {c.region: c.excluded_by for c in decision.candidates if not c.eligible}
-    listed = ", ".join(f"{region}: {reason}" for region, reason in reasons.items())
-    waiting = {
-        reason
-        for reason in reasons.values()
+    permitted = {
+        region: reason
+        for region, reason in reasons.items()
         if reason not in filters.BY_POLICY and reason != filters.NOT_AFFINITY
     }
-    if not waiting:
+    listed = ", ".join(f"{region}: {reason}" for region, reason in (permitted or reasons).items())
+    if not permitted:
         return NoRegionPermitted(
             f"residency, pin and weights leave no region ({listed}); change the task, or the "
             f"rules of policy {fleet.version}"
         )
-    if waiting <= filters.BY_LOAD:
+    if filters.BY_LOAD.issuperset(permitted.values()):
         return RegionsFull(f"every permitted region is full ({listed}); retry later")
     found = NoRegionReachable(f"no permitted region can take the task now ({listed}); retry later")
     if fleet.panic_mode == "reject":
