@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_PAGE_SIZE: Final = 100
 _NOTED_S: Final = 3.0  # for a record in all: the caller waits for it
+_EACH_S: Final = 1.0  # of them for one region, so that another is asked in time
 _PLACE_DIGITS: Final = 20  # of each part: 64 bits
 
 
@@ -71,7 +72,7 @@ class Audit:
         if store is None:
             return False
         try:
-            async with asyncio.timeout(SILENT_AFTER_S):
+            async with asyncio.timeout(_EACH_S):
                 await store.audit(record)
         except (StoreError, TimeoutError):
             return False

@@ -196,6 +196,16 @@ async def test_a_region_that_is_silent_is_asked_last(monkeypatch: pytest.MonkeyP
     assert [record.on for record in page.records] == ["a"]
 
 
+async def test_a_region_that_falls_silent_leaves_time_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    regions = Regions("eu-west", "us-east")
+    monkeypatch.setattr(regions.stores["eu-west"], "audit", never)
+    await regions.audit.note(AuditRecord("pause", "ann", on="a"), "eu-west")  # nobody knows yet
+    page = await regions.audit.page(["us-east"], 10, "")
+    assert [record.on for record in page.records] == ["a"]
+
+
 async def test_a_record_is_given_up_in_time_and_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

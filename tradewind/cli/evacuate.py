@@ -42,8 +42,8 @@ _TOLD_EVERY_S: Final = 10.0  # where there is no terminal for a bar
 def evacuate(region: str, rate: float, router: str, *, dry_run: bool, as_json: bool) -> int:
     """Move what waits, is delayed or waits for a retry out of a region, and watch.
 
-    What runs finishes where it is; what may not leave is named, with the reason. The region takes
-    new work no more before: `drain` or `cordon` it. The order stands if this command is stopped,
+    First `drain` or `cordon` the region, so that it takes no new work. What runs finishes where it
+    is; what may not leave is named, with the reason. The order stands if this command is stopped,
     and is watched again by repeating it; `activate` ends it.
     """
     watch = _Watch(region, quiet=as_json or dry_run)
