@@ -1,6 +1,7 @@
 """Servers and stores for every test: real ones, on free ports, ended with the session."""
 
 import itertools
+import logging
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +23,8 @@ from tradewind.store.region_store import RegionStore
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
+#: Whose levels the code sets: the root, our packages, and what a command line listens to.
+LOGGERS = ("", "router", "worker", "tradewind", "tradewind.client")
 REGIONS = {"eu-west": "eu", "us-east": "us", "ap-south": "apac"}  # with their residency group
 
 
@@ -42,6 +45,15 @@ def interruptible() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def levels_stay() -> Iterator[None]:
+    """A level that a test sets, or a command that it runs in here, is no other test's."""
+    before = {name: logging.getLogger(name).level for name in LOGGERS}
+    yield
+    for name, level in before.items():
+        logging.getLogger(name).setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """ListMoves and RetargetMove: what is on its way, and how an operator ends a move."""
 
-import logging
 from typing import Any
 
 import pytest
@@ -73,7 +72,6 @@ async def test_a_move_whose_target_answers_is_ended_for_certain(serving: Running
 async def test_only_force_ends_a_move_whose_target_is_silent(
     serving: Running, target: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING)  # whatever tests before have left
     task = await moving(serving, target)
     task_id = task.record.task_id
     for force in (False, True):
