@@ -21,6 +21,15 @@ async def refusal_of(client: Client, region: str) -> str:
 async def test_c49b_nothing_unpinned_goes_where_nobody_works(world: Yard) -> None:
     worker = "worker-eu-west"
     async with world.client("eu-west") as eu, world.client("us-east") as us:
+        for client in (eu, us):  # a test before may have restarted a router, or the worker
+
+            async def at_work(client: Client = client) -> bool:
+                regions, _ = await client.admin.regions()
+                return [(r.health, r.workers) for r in regions if r.name == "eu-west"] == [
+                    ("HEALTHY", 1)
+                ]
+
+            await until(at_work, "the router has seen the worker of eu-west")
         assert await refusal_of(eu, "eu-west") == ""
         world.supervisor.disable_restart(worker)
         world.supervisor.kill(worker, signal.SIGTERM)
