@@ -71,10 +71,11 @@ async def _in(child: Child, job: Job, children: Children, halt: Halt) -> Ran | N
     """The attempt in `child`; None if that died before it began."""
     talk = _Talk(child, job)
     loop = asyncio.get_running_loop()
+    doubtful = job.signals.doubtful.is_set()
     job.signals.doubtful = _Relay(
-        job.signals.doubtful.is_set(), lambda is_set: loop.call_soon_threadsafe(talk.doubt, is_set)
+        doubtful, lambda is_set: loop.call_soon_threadsafe(talk.doubt, is_set)
     )
-    child.say(frames.run(job.claim, job.terms.timeout_ms))
+    child.say(frames.run(job.claim, job.terms.timeout_ms, doubtful=doubtful))
     ended = asyncio.ensure_future(talk.listen())
     verdict, kept = None, False
     try:
@@ -151,8 +152,8 @@ class _Relay(Flag):
     def __init__(self, is_set: bool, pass_on: Callable[[bool], object]) -> None:  # noqa: FBT001
         super().__init__()
         self._pass_on = pass_on
-        if is_set:
-            self.set()
+        if is_set:  # as whoever it is passed on to has been told
+            super().set()
 
     def set(self) -> None:
         if not self.is_set():

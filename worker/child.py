@@ -189,6 +189,8 @@ class Child:
         mark = frame.facts["of"]
         if frame.say == "run":
             under = self._under = _Under(mark, Signals())
+            if frame.facts["doubt"]:
+                under.signals.doubtful.set()
             self._parent.send(frames.of(mark, "started"))
             self._soon(lambda: self._begin(under, frame))
         elif (under := self._under) is None or under.mark != mark:

@@ -87,11 +87,11 @@ def unpack(head: bytes, body: bytes) -> Frame:
 # --- the two frames that carry more than a fact or two
 
 
-def run(claim: Claim, timeout_ms: int) -> bytes:
-    """Have the attempt made that `claim` stands for."""
+def run(claim: Claim, timeout_ms: int, *, doubtful: bool = False) -> bytes:
+    """Have the attempt made that `claim` stands for; its lease may be `doubtful` by now."""
     facts = claim._asdict()
     del facts["packed"], facts["hops"], facts["payload"]
-    said = {"of": mark_of(claim), "claim": facts, "timeout_ms": timeout_ms}
+    said = {"of": mark_of(claim), "claim": facts, "timeout_ms": timeout_ms, "doubt": doubtful}
     return pack("run", said, claim.packed)
 
 
