@@ -1,23 +1,22 @@
-"""Throw-away redis-servers, for tests and benchmarks: started, ready, and gone afterwards."""
+"""One redis-server on a free port."""
 
 import contextlib
 import os
 import subprocess
 import time
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from tradewind.local.errors import LocalSetupError
 from tradewind.local.freeports import LOOPBACK, free_ports
 from tradewind.local.leash import leashed
-from tradewind.local.redis_server import SERVER_ENVIRONMENT, ask, find_server, redis_args, serves
+from tradewind.local.redis_server import SERVER_ENVIRONMENT, find_server, redis_args, serves
 
-SLOTS = 16_384  # fixed by the Redis Cluster specification
-
-_READY_TIMEOUT_S = 10.0
+READY_TIMEOUT_S = 10.0
+POLL_S = 0.01
 _STOP_GRACE_S = 5.0
-_POLL_S = 0.01
 _BIND_ATTEMPTS = 5
 _LOG_TAIL_BYTES = 2_000
 
@@ -30,6 +29,9 @@ class RedisProcess:
     data_dir: Path
     extra_args: tuple[str, ...] = ()
     bus_port: int | None = None  # of a cluster node
+    env: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # more of it, from the next start
     _process: "subprocess.Popen[bytes] | None" = field(default=None, repr=False)
 
     @property
@@ -54,28 +56,25 @@ class RedisProcess:
     def start(self) -> None:
         """Start it, and return once it serves. Raises LocalSetupError with the end of its log."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        args = self.extra_args
-        if self.bus_port is not None:
-            args = ("--cluster-port", str(self.bus_port), *args)
-        argv = [str(find_server().path), *redis_args(self.port, self.data_dir, args)]
+        argv = [str(find_server().path), *self._arguments()]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603
                 leashed(argv),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **SERVER_ENVIRONMENT},
+                env={**os.environ, **SERVER_ENVIRONMENT, **self.env},
                 # A Ctrl-C at the terminal must not reach it before its users.
                 start_new_session=True,
             )
-        give_up_at = time.monotonic() + _READY_TIMEOUT_S
-        while not serves(self.port, self.data_dir):
+        give_up_at = time.monotonic() + READY_TIMEOUT_S
+        while not self._serves():
             if self._process.poll() is not None or time.monotonic() > give_up_at:
                 self.kill()
                 raise LocalSetupError(
                     f"redis-server on port {self.port} does not serve: {self._log_tail()}"
                 )
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
 
     def kill(self) -> None:
         """End it as a crash would (SIGKILL). Its data directory stays."""
@@ -100,8 +99,20 @@ class RedisProcess:
         """Whether the last start failed because another process had taken the port meanwhile."""
         return "Address already in use" in self._log_tail()
 
+    def _arguments(self) -> list[str]:
+        args = self.extra_args
+        if self.bus_port is not None:
+            args = ("--cluster-port", str(self.bus_port), *args)
+        return redis_args(self.port, self.data_dir, args)
+
+    def _serves(self) -> bool:
+        return serves(self.port, self.data_dir)
+
     def _log_tail(self) -> str:
         return self.log_path.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
+
+
+Server = TypeVar("Server", bound=RedisProcess)
 
 
 @contextlib.contextmanager
@@ -113,7 +124,7 @@ def redis_process(
     Call from a thread that outlives the block: the server ends with that thread, too.
     Raises LocalSetupError if no server is found or it does not start.
     """
-    server = _start_somewhere(data_dir, tuple(extra_args))
+    server = started(lambda: RedisProcess(free_ports(1)[0], data_dir, tuple(extra_args)))
     try:
         yield server
     finally:
@@ -129,48 +140,13 @@ async def running_redis(
         yield server.url
 
 
-@contextlib.contextmanager
-def cluster_nodes(
-    data_dir: Path, primaries: int = 3, extra_args: Sequence[str] = ()
-) -> Generator[list[RedisProcess], None, None]:
-    """Run a Redis Cluster without replicas while the block runs, its slots in equal ranges.
+def started(make: Callable[[], Server]) -> Server:
+    """Start what `make` gives; again if another process took its port meanwhile.
 
-    Gives the nodes in slot order, once every one of them reports `cluster_state:ok`.
+    Raises LocalSetupError if it does not start.
     """
-    args = (*_CLUSTER_ARGS, *extra_args)
-    with contextlib.ExitStack() as stack:
-        nodes: list[RedisProcess] = []
-        for index in range(primaries):
-            node = _start_somewhere(data_dir / f"node-{index}", args, cluster=True)
-            stack.callback(node.stop)
-            nodes.append(node)
-        _join(nodes)
-        yield nodes
-
-
-@contextlib.contextmanager
-def cluster_processes(
-    data_dir: Path, primaries: int = 3, extra_args: Sequence[str] = ()
-) -> Generator[list[int], None, None]:
-    """`cluster_nodes` for tests that only connect: gives the ports."""
-    with cluster_nodes(data_dir, primaries, extra_args) as nodes:
-        yield [node.port for node in nodes]
-
-
-_CLUSTER_ARGS = (
-    *("--cluster-enabled", "yes"),
-    *("--cluster-node-timeout", "2000"),
-    # A test that stops one primary still wants the others to serve.
-    *("--cluster-require-full-coverage", "no"),
-)
-
-
-def _start_somewhere(
-    data_dir: Path, extra_args: tuple[str, ...], *, cluster: bool = False
-) -> RedisProcess:
     for attempt in range(1, _BIND_ATTEMPTS + 1):
-        port, bus_port = free_ports(2)
-        server = RedisProcess(port, data_dir, extra_args, bus_port if cluster else None)
+        server = make()
         try:
             server.start()
         except LocalSetupError:
@@ -181,33 +157,12 @@ def _start_somewhere(
     raise AssertionError  # the loop returns or raises
 
 
-def _join(nodes: Sequence[RedisProcess]) -> None:
-    bounds = [index * SLOTS // len(nodes) for index in range(len(nodes) + 1)]
-    meets = [f"CLUSTER MEET {LOOPBACK} {node.port} {node.bus_port}" for node in nodes[1:]]
-    for epoch, (node, first, end) in enumerate(zip(nodes, bounds, bounds[1:], strict=False), 1):
-        _must(
-            node,
-            f"CLUSTER ADDSLOTSRANGE {first} {end - 1}",
-            # Distinct epochs at once: nodes born with the same one must settle it first.
-            f"CLUSTER SET-CONFIG-EPOCH {epoch}",
-        )
-    _must(nodes[0], *meets)
-    give_up_at = time.monotonic() + _READY_TIMEOUT_S
-    while not all(_sees_all(node, len(nodes)) for node in nodes):
+def wait_until(
+    holds: Callable[[], bool], otherwise: str, timeout_s: float = READY_TIMEOUT_S
+) -> None:
+    """Return once it holds. Raises LocalSetupError, saying `otherwise`, if it takes too long."""
+    give_up_at = time.monotonic() + timeout_s
+    while not holds():
         if time.monotonic() > give_up_at:
-            raise LocalSetupError(
-                f"the nodes on ports {[node.port for node in nodes]} form no cluster"
-            )
-        time.sleep(_POLL_S)
-
-
-def _must(node: RedisProcess, *commands: str) -> None:
-    replies = ask(node.port, *commands)
-    if any(line.startswith("-") for line in replies.splitlines()):
-        raise LocalSetupError(f"the node on port {node.port} refused {commands}: {replies.strip()}")
-
-
-def _sees_all(node: RedisProcess, nodes: int) -> bool:
-    facts = set(ask(node.port, "CLUSTER INFO").splitlines())
-    wanted = {"cluster_state:ok", f"cluster_slots_ok:{SLOTS}", f"cluster_size:{nodes}"}
-    return wanted <= facts
+            raise LocalSetupError(otherwise)
+        time.sleep(POLL_S)
