@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from tests.any_store import AnyStore
-from tests.conftest import empty_ports, fleet_at, fleet_on, opened
+from tests.conftest import FORMS, fleet_at, fleet_on, opened, site_of
 from tests.machine.clock import Clock, build
 from tests.redis_keys import connected, flush
 from tests.scripts.world import client_of
@@ -22,13 +22,13 @@ from tradewind.testing import MemoryStore
 HERE, THERE = "eu-west", "us-east"
 
 
-@pytest.fixture(params=["memory", "standalone", "cluster"])
+@pytest.fixture(params=["memory", *FORMS])
 async def store(request: pytest.FixtureRequest) -> AsyncIterator[AnyStore]:
     """One region in memory, and on each form of Redis."""
     if request.param == "memory":
         yield MemoryStore(HERE, fleet_at("standalone", [1]))
         return
-    async with opened(empty_ports(request, request.param)) as one:
+    async with opened(site_of(request, request.param)) as one:
         yield one
 
 

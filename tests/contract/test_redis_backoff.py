@@ -13,6 +13,7 @@ from tests.harness.patience import until
 from tests.redis_keys import connected
 from tests.scripts.world import a_task, record_of
 from tradewind.errors import StoreUnavailable
+from tradewind.local.freeports import free_ports
 from tradewind.local.scratch import RedisProcess
 from tradewind.state import State
 from tradewind.store.region_store import RegionStore
@@ -107,3 +108,39 @@ async def test_a_server_that_cannot_save(own: RegionStore, raw: Any) -> None:
     await is_refused(own, "cannot persist its data")
     await is_stored_once_it_passes(own, lambda: raw.config_set("stop-writes-on-bgsave-error", "no"))
     raw.config_set("save", "")  # or it would try again before it ends
+
+
+async def test_a_primary_that_was_made_a_replica(own: RegionStore, raw: Any) -> None:
+    raw.replicaof("127.0.0.1", free_ports(1)[0])
+    await is_refused(own, "its node is a replica, which takes no writes")
+    await is_stored_once_it_passes(own, lambda: raw.replicaof("NO", "ONE"))
+
+
+async def test_a_replica_that_has_lost_its_primary(own: RegionStore, raw: Any) -> None:
+    raw.config_set("replica-serve-stale-data", "no")
+    raw.config_set("replica-read-only", "no")  # or that would be its reason
+    raw.replicaof("127.0.0.1", free_ports(1)[0])
+    await is_refused(own, "its primary is down")
+    await is_stored_once_it_passes(own, lambda: raw.replicaof("NO", "ONE"))
+
+
+async def test_a_server_that_loads_its_data(
+    own: RegionStore, own_redis: RedisProcess, raw: Any
+) -> None:
+    with raw.pipeline(transaction=False) as pipe:
+        for number in range(1_000):
+            pipe.set(f"filler:{number}", "x", ex=600)
+        pipe.execute()
+    raw.bgrewriteaof()
+    await until(lambda: raw.info("persistence")["aof_rewrite_in_progress"] == 0, "one base file")
+    own_redis.kill()
+    slowly = ("--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
+    own_redis.extra_args += slowly  # 1 s: 1 ms a key
+    loading = asyncio.create_task(asyncio.to_thread(own_redis.start))
+
+    async def says_so() -> bool:
+        (refusal,), _ = await own.enqueue([a_task()], timeout_s=0.2)
+        return isinstance(refusal, StoreUnavailable) and refusal.cause == "still loading its data"
+
+    await until(says_so, "it is loading")
+    await is_stored_once_it_passes(own, lambda: loading)

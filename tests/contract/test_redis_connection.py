@@ -26,7 +26,6 @@ from tests.scripts.world import (
 )
 from tradewind.errors import (
     IdentityMismatch,
-    SetupError,
     StoreError,
     StoreUnavailable,
 )
@@ -330,10 +329,3 @@ async def test_a_login_that_is_refused_is_said_without_its_secret(
     assert (caught.value.cause, caught.value.sent) == ("login refused", False)
     assert "hush" not in str(caught.value)
     await one.close()
-
-
-def test_a_kind_of_redis_that_is_not_served_yet_is_a_sentence() -> None:
-    fleet = fleet_at("standalone", [1])
-    region = Region("eu-west", RedisTarget("sentinel", ("127.0.0.1:1",), service="m"))
-    with pytest.raises(SetupError, match="Sentinel is not served yet"):
-        RegionStore(region, fleet)

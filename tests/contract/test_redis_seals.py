@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import fleet_at
 from tests.redis_keys import connected
 from tests.scripts.world import PLACE, a_task, stored
+from tradewind.local.redis_server import find_server
 from tradewind.local.scratch import RedisProcess, redis_process
 from tradewind.store import seals
 from tradewind.store.region_store import RegionStore
@@ -55,6 +56,7 @@ async def test_a_node_that_never_writes_to_disk_by_itself_is_not_waited_for(
     assert calls(primary, "waitaof") == 0
 
 
+@pytest.mark.skipif(find_server().version < (7, 2), reason="WAITAOF came with 7.2")
 @pytest.mark.parametrize("primary", [["--appendfsync", "everysec"]], indirect=True)
 async def test_those_who_ask_together_share_one_wait_for_the_disk(
     primary: RedisProcess, store: RegionStore

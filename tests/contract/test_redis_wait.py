@@ -1,10 +1,12 @@
 """Upkeep.wait on Redis: who is woken, by what, and what becomes of hints nobody took."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import fleet_at
 from tests.harness.patience import until
 from tests.redis_keys import connected
 from tests.scripts.world import (
@@ -15,6 +17,8 @@ from tests.scripts.world import (
     keys_at,
     stored,
 )
+from tradewind.errors import StoreError, StoreUnavailable
+from tradewind.local.scratch import cluster_nodes
 from tradewind.store.region_store import RegionStore
 from tradewind.task import Claim, Crash, Release
 
@@ -223,3 +227,59 @@ async def test_parked_work_wakes_others_and_never_hides_new_work(store: RegionSt
     assert not cold.done()
     await stored(store)
     assert await soon(cold) == 3
+
+
+async def test_the_other_waits_go_on_when_one_has_heard(store: RegionStore, raw: Any) -> None:
+    """Or each task of an idle region would cost two commands for every partition."""
+    hints = 10
+    before = called(raw, "blpop"), called(raw, "client|unblock")
+    for number in range(hints):
+        wait = waiting(store)
+        await blocked(raw, lines(raw, 1))
+        task = await stored(store, a_task(an_id(number)))
+        assert await soon(wait) == number
+        await claimed(store, task)
+    blpops, unblocks = called(raw, "blpop"), called(raw, "client|unblock")
+    # Once each to begin with, and once for every hint; a slow machine may begin all anew at times.
+    assert blpops - before[0] <= lines(raw, 1) * 4 + hints
+    assert unblocks - before[1] <= lines(raw, 1) * 4
+
+
+def called(raw: Any, command: str) -> int:
+    """How often it was, on all nodes together."""
+    if not _is_cluster(raw):
+        stats = [raw.info("commandstats")]
+    else:
+        stats = raw.info("commandstats", target_nodes="primaries").values()
+    return sum(each.get(f"cmdstat_{command}", {}).get("calls", 0) for each in stats)
+
+
+@pytest.mark.cluster
+async def test_a_dead_primary_is_no_end_to_waiting_for_the_rest(tmp_path: Path) -> None:
+    with cluster_nodes(tmp_path) as nodes:
+        fleet = fleet_at("cluster", [node.port for node in nodes])
+        store = RegionStore(fleet.regions["eu-west"], fleet)
+        await store.start()
+        try:
+            nodes[0].kill()
+            wait = waiting(store)
+            done, _ = await asyncio.wait([wait], timeout=SHORT_S)
+            assert not done
+            await stored(store, a_task(an_id(15)))
+            assert await soon(wait) == 15
+            with pytest.raises(StoreError):
+                await soon(waiting(store, partitions=[0, 1]))
+            assert await lost(store, 0) == [True]
+            for node in nodes[1:]:
+                node.kill()
+            with pytest.raises(StoreError):
+                await soon(waiting(store))
+            assert await lost(store, 0) == [False]
+        finally:
+            await store.close()
+
+
+async def lost(store: RegionStore, place: int) -> list[bool]:
+    """Whether what cannot be stored there is said to be a part of what could."""
+    outcomes, _ = await store.enqueue([a_task(an_id(place))], timeout_s=SOON_S)
+    return [each.partly for each in outcomes if isinstance(each, StoreUnavailable)]

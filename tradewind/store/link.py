@@ -6,6 +6,7 @@ since they resend commands and wait for pool slots in ways that a queue cannot a
 """
 
 import asyncio
+import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,14 +18,23 @@ from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection
 
 from tradewind.errors import StoreUnavailable
+from tradewind.store.causes import cause_of
 from tradewind.store.scripts import Arg
 
 Reply = object
 Command = Sequence[Arg]
 Exchange = Callable[[Sequence[Command]], Awaitable[list[Reply]]]
 CONNECT_TIMEOUT_S = 3.0
-# Reconnecting is tried when somebody calls, at most this often; a region's probe comes every 5 s.
-RETRY_FIRST_S, RETRY_MAX_S = 0.1, 2.0
+# Connecting is tried when somebody calls, for ever, and after a failure not before this has passed:
+# doubled each time, less up to half by chance, so that processes do not come back as one. Whoever
+# is `eager` does not wait: a region's probe, which comes every 5 s.
+RETRY_FIRST_S, RETRY_MAX_S = 0.1, 20.0
+# What has been sent and not been answered; beyond it callers wait within their time. It bounds
+# what a silent node costs in memory: as much as two gRPC messages, and 16 of the largest tasks.
+UNANSWERED_BYTES = 16 * 1024 * 1024
+# A connection that nobody uses is asked for a sign of life, and one that owes an answer for long is
+# given up: together within 10 s. Redis itself is silent while a script runs (5 s until BUSY).
+PING_AFTER_S, SILENCE_S, LOOK_EVERY_S = 2.5, 5.5, 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +42,8 @@ class _Asked:
     """Commands that were sent together, and what has been answered so far."""
 
     count: int
+    size: int  # bytes
+    sent_s: float  # monotonic time
     answer: "asyncio.Future[list[Reply]]"
     replies: list[Reply] = field(default_factory=list[Reply])
 
@@ -57,11 +69,17 @@ class Link:
     ) -> None:
         """`connect` makes an unconnected connection; `greet` runs first on each new one."""
         self.region = region
+        self.on_loss: Callable[[], None] | None = None  # called when an open connection is lost
         self._make, self._greet = connect, greet
         self._connection: AbstractConnection | None = None
         self._greeted = False
         self._outgoing: list[bytes] = []
         self._waiting: deque[_Asked] = deque()
+        self._unanswered = 0  # bytes of those
+        self._queue: deque[tuple[int, asyncio.Future[None]]] = (
+            deque()
+        )  # of whom there is no room for
+        self._admitted = 0  # bytes of those who have left the queue and not sent yet
         self._tasks: list[asyncio.Task[None]] = []
         self._farewells: set[asyncio.Task[None]] = set()
         self._flush = asyncio.Event()
@@ -70,23 +88,30 @@ class Link:
         self._retry_s = RETRY_FIRST_S
         self._last_error: Exception | None = None
         self._heard_s = 0.0  # monotonic time of the last reply
+        self._look: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def call(self, commands: Sequence[Command], *, timeout_s: float) -> list[Reply]:
+    async def call(
+        self, commands: Sequence[Command], *, timeout_s: float, eager: bool = False
+    ) -> list[Reply]:
         """Send commands together; replies in order, error replies as exceptions in the list.
 
         Raises StoreUnavailable, with `sent` False only if no byte can have left. If some have been
-        answered, it stands in the list for each of the others.
+        answered, it stands in the list for each of the others. `eager`: connect now, however often
+        that has failed of late.
         """
         loop = asyncio.get_running_loop()
         over_s = loop.time() + timeout_s
-        if not self._greeted:
+        packed = [pack(command) for command in commands]
+        size = sum(map(len, packed))
+        if not self._greeted or self._queue or not self._has_room(size):
             try:
                 async with asyncio.timeout(timeout_s):
-                    await self._open_once()
+                    await self._open_once(eager=eager)
+                    await self._room(size)
             except TimeoutError:
                 raise StoreUnavailable(self.region, "no answer in time", sent=False) from None
-        asked = self._send(commands)
+        asked = self._send(packed, size)
         # A timer of our own: asyncio.timeout would cost as much as the rest of this call.
         timer = loop.call_at(over_s, self._give_up, asked, self._connection, time.monotonic())
         try:
@@ -104,42 +129,73 @@ class Link:
 
     async def ready(self) -> None:
         """Connect and greet unless that has been done. Raises StoreError."""
-        await self._open_once()
+        await self._open_once(eager=False)
 
     async def close(self) -> None:
         """Drop the connection for good. Idempotent."""
         self._closed = True
-        if self._opening is not None:
+        if self._opening is not None:  # it parts from what it has by itself
             self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
         if self._connection is not None:
             self._lose(self._connection, "closed")
         await asyncio.gather(*self._farewells, return_exceptions=True)
 
-    def _send(self, commands: Sequence[Command]) -> "_Asked":
-        asked = _Asked(len(commands), asyncio.get_running_loop().create_future())
-        if not commands:
+    def _send(self, packed: list[bytes], size: int) -> "_Asked":
+        answer: asyncio.Future[list[Reply]] = asyncio.get_running_loop().create_future()
+        asked = _Asked(len(packed), size, time.monotonic(), answer)
+        if not packed:
             asked.answer.set_result([])
             return asked
-        self._outgoing += [pack(command) for command in commands]
+        self._outgoing += packed
         self._waiting.append(asked)
+        self._unanswered += size
         self._flush.set()
         return asked
 
+    def _has_room(self, size: int) -> bool:
+        taken = self._unanswered + self._admitted
+        return not taken or taken + size <= UNANSWERED_BYTES
+
+    async def _room(self, size: int) -> None:
+        """Return in one's turn, once there is room. Raises StoreUnavailable if the link is lost."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append((size, turn))
+        self._admit()
+        try:
+            await turn
+        finally:
+            if not turn.cancelled() and turn.exception() is None:
+                self._admitted -= size
+
+    def _admit(self) -> None:
+        """Let those in for whom there is room, first come, first served."""
+        while self._queue:
+            size, turn = self._queue[0]
+            if not turn.done():
+                if not self._has_room(size):
+                    return
+                self._admitted += size
+                turn.set_result(None)
+            self._queue.popleft()
+
     async def _exchange(self, commands: Sequence[Command]) -> list[Reply]:
-        answers = await self._send(commands).answer
+        packed = [pack(command) for command in commands]
+        answers = await self._send(packed, sum(map(len, packed))).answer
         for answer in answers:
             if isinstance(answer, StoreUnavailable):
                 raise answer
         return answers
 
-    async def _open_once(self) -> None:
+    async def _open_once(self, *, eager: bool) -> None:
         """Connect unless connected; concurrent callers share one attempt."""
         if self._greeted:
             return
         if self._closed:
             raise StoreUnavailable(self.region, "closed", sent=False)
         if self._opening is None:
-            if time.monotonic() < self._retry_at_s and self._last_error is not None:
+            too_soon = time.monotonic() < self._retry_at_s and not eager
+            if too_soon and self._last_error is not None:
                 raise self._last_error.with_traceback(None)  # else it grows with every raise
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._opened)
@@ -152,7 +208,7 @@ class Link:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception):
             self._last_error = error
-            self._retry_at_s = time.monotonic() + self._retry_s
+            self._retry_at_s = time.monotonic() + self._retry_s * random.uniform(0.5, 1)
             self._retry_s = min(RETRY_MAX_S, self._retry_s * 2)
         else:
             self._last_error, self._retry_s = None, RETRY_FIRST_S
@@ -178,15 +234,22 @@ class Link:
             if self._greet is not None:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     await self._greet(self._exchange)
-        except (TimeoutError, StoreUnavailable):
+        except TimeoutError:
             self._lose(connection, "no answer in time")
             raise StoreUnavailable(self.region, "no answer in time", sent=False) from None
+        except StoreUnavailable as error:
+            self._lose(connection, error.cause)
+            raise StoreUnavailable(
+                self.region, error.cause, sent=False, failed=error.failed
+            ) from None
         except BaseException:
             self._lose(connection, "greeting refused")
             raise
         if self._connection is not connection:  # lost between its last reply and this line
             raise StoreUnavailable(self.region, "connection lost", sent=False)
         self._greeted = True
+        self._heard_s = time.monotonic()
+        self._look = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look_after)
 
     async def _write(self, connection: AbstractConnection) -> None:
         try:
@@ -210,6 +273,9 @@ class Link:
                 asked.replies.append(reply)
                 if len(asked.replies) == asked.count:
                     self._waiting.popleft()
+                    self._unanswered -= asked.size
+                    if self._queue:
+                        self._admit()
                     if not asked.answer.done():
                         asked.answer.set_result(asked.replies)
         except (OSError, redis_errors.RedisError) as error:
@@ -220,7 +286,9 @@ class Link:
         if self._connection is not connection:
             return
         self._connection, self._greeted = None, False
-        self._outgoing = []
+        self._outgoing, self._unanswered = [], 0
+        if self._look is not None:
+            self._look.cancel()
         waiting, self._waiting = self._waiting, deque()
         for task in self._tasks:
             if task is not asyncio.current_task():
@@ -229,6 +297,24 @@ class Link:
         self._part(connection)
         for asked in waiting:
             asked.fail(StoreUnavailable(self.region, cause, sent=True))
+        queue, self._queue = self._queue, deque()
+        for _, turn in queue:
+            if not turn.done():
+                turn.set_exception(StoreUnavailable(self.region, cause, sent=False))
+        if self.on_loss is not None and not self._closed:
+            self.on_loss()
+
+    def _look_after(self) -> None:
+        """Ask an idle connection for a sign of life; give one up that owes an answer for long."""
+        now_s = time.monotonic()
+        if self._waiting:
+            owing_s = now_s - max(self._waiting[0].sent_s, self._heard_s)
+            if owing_s > SILENCE_S and self._connection is not None:
+                self._lose(self._connection, "no answer in time")  # it may be half-open
+                return
+        elif now_s - self._heard_s > PING_AFTER_S:
+            self._send([_PING], len(_PING))
+        self._look = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look_after)
 
     def _part(self, connection: AbstractConnection) -> None:
         farewell = asyncio.create_task(connection.disconnect(nowait=True))
@@ -254,16 +340,4 @@ def pack(command: Command) -> bytes:
     return cast("bytes", hiredis.pack_command(tuple(command)))  # pyright: ignore[reportArgumentType, reportUnknownMemberType]  # its stub knows tuples of one
 
 
-_CAUSES: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
-    ((redis_errors.AuthenticationError, redis_errors.NoPermissionError), "login refused"),
-    ((redis_errors.BusyLoadingError,), "still loading its data"),
-    ((TimeoutError, redis_errors.TimeoutError), "no answer in time"),
-    ((ConnectionRefusedError,), "connection refused"),
-    ((redis_errors.ConnectionError, OSError), "connection lost"),
-)
-
-
-def cause_of(error: BaseException) -> str:
-    """A cause in our words: raw text from Redis or the socket may hold addresses and secrets."""
-    causes = (cause for kinds, cause in _CAUSES if isinstance(error, kinds))
-    return next(causes, type(error).__name__)
+_PING = pack(["PING"])

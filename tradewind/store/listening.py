@@ -12,7 +12,8 @@ from tradewind.store.link import read_reply
 from tradewind.store.region_client import RegionClient
 
 _RECONNECT_S = 1.0
-_SILENCE_S = 10.0  # then a subscription is asked for a sign of life
+# A subscription that says nothing is asked for a sign of life: lost within 10 s, as other links.
+SILENCE_S, ANSWER_S = 5.0, 4.0
 
 
 async def listen(client: RegionClient, channels: Sequence[str]) -> AsyncIterator[str]:
@@ -43,7 +44,7 @@ class _Listener:
         nodes = self._client.nodes
         while True:
             try:
-                await nodes.owner(0)
+                await nodes.known()
                 async with asyncio.TaskGroup() as group:
                     for partitions in nodes.owned_together().values():
                         group.create_task(self._listen(partitions))
@@ -79,10 +80,10 @@ class _Listener:
         """The next message; asks after a silent connection whether it still lives."""
         hearing = asyncio.ensure_future(read_reply(connection))
         try:
-            done, _ = await asyncio.wait([hearing], timeout=_SILENCE_S)
+            done, _ = await asyncio.wait([hearing], timeout=SILENCE_S)
             if not done:
                 await connection.send_command("PING")
-                done, _ = await asyncio.wait([hearing], timeout=_SILENCE_S)
+                done, _ = await asyncio.wait([hearing], timeout=ANSWER_S)
             if not done:
                 raise StoreUnavailable(self._client.name, "no answer in time", sent=True)
             return hearing.result()

@@ -1,37 +1,34 @@
 """The Redis nodes of one region: which one serves a partition, and a link to each.
 
-A standalone server is a map with one node. A Cluster is learnt from CLUSTER SLOTS of any node
-that answers, and again whenever a node says that a slot is elsewhere. Everything above is the
-same code.
+A standalone server is a map with one node, Sentinels give a map whose one node changes, a Cluster
+one whose nodes share the partitions. Everything above is the same code.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, Final, cast
 
-from redis.asyncio.connection import (
-    AbstractConnection,
-    Connection,
-    SSLConnection,
-    UnixDomainSocketConnection,
-)
+from redis.asyncio.connection import AbstractConnection
 from redis.crc import key_slot
 
-from tradewind.errors import IdentityMismatch, SetupError, StoreMoving, StoreUnavailable
+from tradewind.errors import StoreMoving, StoreUnavailable
 from tradewind.fleet import Fleet, Region
 from tradewind.limits import SECOND_MS
-from tradewind.store import replies, scripts
-from tradewind.store.keys import PartitionKeys, partition_keys
-from tradewind.store.link import Exchange, Link, Reply
-from tradewind.store.tags import SUPPORTED, tags
+from tradewind.store import dial
+from tradewind.store.identity import Checked, Identity
+from tradewind.store.keys import partition_keys
+from tradewind.store.link import CONNECT_TIMEOUT_S, Command, Exchange, Link, Reply
+from tradewind.store.refusals import Elsewhere
+from tradewind.store.shards import Place, redirected
+from tradewind.store.topology import ASK_TIMEOUT_S, topology_of
 
-FORMAT = 2  # of the records; a newer one is refused, one older is read
-OLDEST_FORMAT = 2  # 1 was that of unreleased versions, whose records lie otherwise
-REFRESH_EVERY_S = 30.0
-_LEARN_TIMEOUT_S, _ASK_TIMEOUT_S = 3.0, 1.0  # of all nodes, of one: a dead one is not alone
-_DOUBT_EVERY_S = 1.0  # a failover takes seconds; asking more often finds nothing new
-_KEEPALIVE = True
+REFRESH_EVERY_S: Final = 30.0
+PART_AFTER_S: Final = 10.0  # from a node that left the map: no call under way there lasts as long
+_LEARN_TIMEOUT_S: Final = 3.0  # of all nodes
+_REDIRECTIONS: Final = 4  # from node to node, until they agree who owns a slot
+_DOUBT_EVERY_S: Final = 1.0  # a failover takes seconds; asking more often finds nothing new
 
 
 class Nodes:
@@ -39,57 +36,92 @@ class Nodes:
 
     def __init__(self, region: Region, fleet: Fleet, incarnation: str) -> None:
         """`incarnation` is written where a Redis has no identity yet."""
-        if region.redis.kind == "sentinel":
-            message = (
-                f"region {region.name}: Sentinel is not served yet; "
-                "name the master as redis://HOST:PORT"
-            )
-            raise SetupError(message)
-        self._region, self._fleet, self._incarnation = region, fleet, incarnation
-        self._keys = partition_keys(fleet.partitions)
-        self._others = [
-            PartitionKeys(tags(number)[0]).identity
-            for number in SUPPORTED
-            if number != fleet.partitions
+        self._region = region
+        self._identity = Identity(region.name, fleet, incarnation)
+        self._topology = topology_of(region, self._ask)
+        self._slots = [
+            key_slot(keys.identity.encode()) for keys in partition_keys(fleet.partitions)
         ]
-        self._slots = [key_slot(keys.identity.encode()) for keys in self._keys]
         self._links: dict[str, Link] = {}
-        self._owners: list[str] = [region.redis.nodes[0]] * fleet.partitions
+        first = "" if self._topology else region.redis.nodes[0]
+        self._owners = [first] * fleet.partitions
+        self._unverified = set(range(fleet.partitions))  # at the node that owns it now
         self._learnt_s = 0.0  # monotonic time at which the map was asked for last; 0: never
         self._learning: asyncio.Task[None] | None = None
+        self._checking: dict[str, asyncio.Task[Checked]] = {}  # by address
+        self._doubting: asyncio.TimerHandle | None = None
+        self._parting: dict[str, asyncio.TimerHandle] = {}
+        self._farewells: set[asyncio.Task[None]] = set()
         self._clock_offset_ms: dict[str, float] = {}  # by address: server clock - our monotonic
+        self._closed = False
 
-    async def owner(self, partition: int) -> Link:
-        """The link to the node that serves `partition`."""
-        if self.is_cluster and not self._learnt_s:
+    async def owner(self, partition: int, *, timeout_s: float = CONNECT_TIMEOUT_S) -> Link:
+        """The link to the node that serves `partition`, whose data is ours. Raises StoreError.
+
+        The link may have to connect yet, which then verifies the same.
+        """
+        if self._topology and not self._learnt_s:
             await self.learn()
         self._refresh()
-        return self._link(self._owners[partition])
+        if partition not in self._unverified:
+            return self._link(self._owner(partition))
+        try:
+            async with asyncio.timeout(timeout_s):
+                for _ in range(_REDIRECTIONS):
+                    link = self._link(self._owner(partition))
+                    if partition not in self._unverified:
+                        return link
+                    await self._verify(partition, link)
+        except TimeoutError:
+            self.doubt()
+            raise self._unavailable("no answer in time") from None
+        except StoreUnavailable:
+            self.doubt()
+            raise
+        self.doubt()
+        raise StoreMoving(self._region.name, partition)
 
     def ready_owner(self, partition: int) -> Link | None:
-        """The same at once; None unless the node is known and connected."""
+        """The same at once; None unless the node is known and connected, and verified."""
         link = self._links.get(self._owners[partition])
-        if link is None or not link.is_ready or (self.is_cluster and not self._learnt_s):
+        if link is None or not link.is_ready or partition in self._unverified:
             return None
         self._refresh()
         return link
 
-    def _refresh(self) -> None:
-        if self.is_cluster and time.monotonic() - self._learnt_s > REFRESH_EVERY_S:
-            self._learn_aside()
+    async def known(self) -> None:
+        """Return once it is known who serves what. Raises StoreUnavailable."""
+        if self._topology and not self._learnt_s:
+            await self.learn()
+        self._refresh()
 
     @property
     def is_cluster(self) -> bool:
         """Whether partitions may lie on several nodes, and move between them."""
         return self._region.redis.kind == "cluster"
 
+    def others_answer(self, partition: int) -> bool:
+        """Whether primaries of other partitions are connected."""
+        others = {*self._owners} - {self._owners[partition]}
+        return any(address in self._links and self._links[address].is_ready for address in others)
+
     def doubt(self) -> None:
         """A node did not answer: its replica may have taken over. Learn the map beside the calls.
 
         Without this the dead node would be asked for ever: no other one is asked for its slots.
         """
-        if self.is_cluster and time.monotonic() - self._learnt_s > _DOUBT_EVERY_S:
+        if self._topology is None or self._closed or self._doubting is not None:
+            return
+        wait_s = self._learnt_s + _DOUBT_EVERY_S - time.monotonic()
+        if wait_s <= 0:
             self._learn_aside()
+        else:
+            self._doubting = asyncio.get_running_loop().call_later(wait_s, self._doubted)
+
+    def moved(self, partition: int, address: str) -> None:
+        """The owner said that another node is; the rest of the map may be old as well."""
+        self._own(partition, address)
+        self.doubt()
 
     def link_to(self, address: str) -> Link:
         """The link to a node by its address, HOST:PORT."""
@@ -97,7 +129,7 @@ class Nodes:
 
     def connection(self, partition: int) -> AbstractConnection:
         """A new, unconnected connection to the partition's node, for blocking calls."""
-        return self._make(self._owners[partition])
+        return dial.connection(self._region.redis, self._owners[partition])
 
     def address(self, partition: int) -> str:
         """Of the partition's node, HOST:PORT or a path."""
@@ -105,18 +137,30 @@ class Nodes:
 
     def link_apart(self, address: str) -> Link:
         """A link of its own to a node, for calls that block what is sent behind them."""
-        return Link(self._region.name, self._maker(address), self._greeter(address))
+        link = Link(
+            self._region.name,
+            partial(dial.connection, self._region.redis, address),
+            partial(self._greet, address),
+        )
+        link.on_loss = self.doubt
+        return link
 
     def owned_together(self) -> dict[str, list[int]]:
-        """Partitions by address of their node."""
+        """Partitions by address of their node, as far as they have one."""
         together: dict[str, list[int]] = {}
         for partition, address in enumerate(self._owners):
-            together.setdefault(address, []).append(partition)
+            if address:
+                together.setdefault(address, []).append(partition)
         return together
 
     async def server_now_ms(self, partition: int) -> int:
         """The clock of the partition's node, by the last reply that told it. May connect."""
-        await (await self.owner(partition)).ready()
+        link = await self.owner(partition)
+        try:
+            await link.ready()
+        except StoreUnavailable:
+            self.doubt()
+            raise
         offset_ms = self._clock_offset_ms.get(self._owners[partition], 0.0)
         return int(offset_ms + time.monotonic() * SECOND_MS)
 
@@ -133,14 +177,35 @@ class Nodes:
         self._clock_offset_ms[address] = now_ms - time.monotonic() * SECOND_MS
 
     async def learn(self) -> None:
-        """Ask a node who owns what; concurrent callers share one question. Standalone: nothing."""
-        if not self.is_cluster:
+        """Ask who owns what; concurrent callers share one question. Standalone: nothing.
+
+        Raises StoreUnavailable.
+        """
+        if self._topology is None:
             return
         try:
             async with asyncio.timeout(_LEARN_TIMEOUT_S):
                 await asyncio.shield(self._learn_aside())
         except TimeoutError:
-            raise StoreUnavailable(self._region.name, "no node answers", sent=False) from None
+            raise self._unavailable("no node answers") from None
+
+    async def close(self) -> None:
+        """Close every link. Idempotent."""
+        self._closed = True
+        for timer in (self._doubting, *self._parting.values()):
+            if timer is not None:
+                timer.cancel()
+        asking: list[asyncio.Task[Any]] = list(self._checking.values())
+        if self._learning is not None:
+            asking.append(self._learning)
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+        await asyncio.gather(*(link.close() for link in self._links.values()), *self._farewells)
+
+    def _refresh(self) -> None:
+        if self._topology and time.monotonic() - self._learnt_s > REFRESH_EVERY_S:
+            self._learn_aside()
 
     def _learn_aside(self) -> "asyncio.Task[None]":
         if self._learning is None:
@@ -148,136 +213,120 @@ class Nodes:
             self._learning.add_done_callback(self._learnt)
         return self._learning
 
-    async def close(self) -> None:
-        """Close every link. Idempotent."""
-        if self._learning is not None:
-            self._learning.cancel()
-            await asyncio.gather(self._learning, return_exceptions=True)
-        await asyncio.gather(*(link.close() for link in self._links.values()))
+    def _doubted(self) -> None:
+        self._doubting = None
+        self._learn_aside()
 
-    def _learnt(self, task: asyncio.Task[None]) -> None:
+    def _learnt(self, task: "asyncio.Task[None]") -> None:
         self._learning = None
         if not task.cancelled():
             task.exception()
 
     async def _learn(self) -> None:
+        if self._closed:
+            raise self._unavailable("closed")
+        assert self._topology is not None  # noqa: S101 - its callers ask
         if self._learnt_s:
             self._learnt_s = time.monotonic()  # also if it fails: not again at once
-        failure: Exception = StoreUnavailable(self._region.name, "no node answers", sent=False)
-        for address in dict.fromkeys([*self._owners, *self._region.redis.nodes]):
-            try:
-                reply = await self._link(address).call(
-                    [["CLUSTER", "SLOTS"]], timeout_s=_ASK_TIMEOUT_S
-                )
-            except (StoreUnavailable, IdentityMismatch) as error:
-                failure = error
-                continue
-            if isinstance(reply[0], list):
-                self._take(cast("list[Any]", reply[0]), asked=address)
-                self._learnt_s = time.monotonic()
-                return
-        raise failure
+        # A node that answers at once goes first; one that is lost need not be asked.
+        known = sorted(self.owned_together(), key=self._is_lost)
+        self._take(await self._topology.primaries(known))
+        self._learnt_s = time.monotonic()
 
-    def _take(self, ranges: list[Any], *, asked: str) -> None:
-        owner_of: list[tuple[int, int, str]] = []
-        for low, high, primary, *_ in ranges:
-            host = (primary[0] or b"").decode() or asked.rpartition(":")[0]
-            owner_of.append((low, high, f"{host}:{primary[1]}"))
-        for partition, slot in enumerate(self._slots):
-            for low, high, address in owner_of:
-                if low <= slot <= high:
-                    self._owners[partition] = address
+    def _is_lost(self, address: str) -> bool:
+        link = self._links.get(address)
+        return link is None or not link.is_ready
+
+    def _take(self, places: Sequence[Place]) -> None:
+        for place in places:
+            for partition, slot in enumerate(self._slots):
+                if place.holds(slot):
+                    self._own(partition, place.address)
+        self._part_from(self._links.keys() - self._owners)
+
+    def _owner(self, partition: int) -> str:
+        address = self._owners[partition]
+        if not address:
+            raise self._unavailable("no node serves the partition")
+        return address
+
+    def _own(self, partition: int, address: str) -> None:
+        if self._owners[partition] != address:
+            self._owners[partition] = address
+            self._unverified.add(partition)
+
+    def _part_from(self, addresses: Iterable[str]) -> None:
+        """Close links that nobody needs, once no call can be under way there."""
+        loop = asyncio.get_running_loop()
+        for address in addresses:
+            if address not in self._parting:
+                self._parting[address] = loop.call_later(PART_AFTER_S, self._part, address)
+
+    def _part(self, address: str) -> None:
+        del self._parting[address]
+        if address in self._owners:  # it has come back
+            return
+        self._clock_offset_ms.pop(address, None)
+        farewell = asyncio.create_task(self._links.pop(address).close())
+        self._farewells.add(farewell)
+        farewell.add_done_callback(self._farewells.discard)
 
     def _link(self, address: str) -> Link:
         if address not in self._links:
-            self._links[address] = Link(
-                self._region.name, self._maker(address), self._greeter(address)
-            )
+            self._links[address] = self.link_apart(address)
         return self._links[address]
 
-    def _maker(self, address: str) -> Callable[[], AbstractConnection]:
-        return lambda: self._make(address)
+    async def _ask(self, address: str, commands: Sequence[Command]) -> list[Reply]:
+        return await self._link(address).call(commands, timeout_s=ASK_TIMEOUT_S)
 
-    def _make(self, address: str) -> AbstractConnection:
-        target = self._region.redis
-        common: dict[str, Any] = {
-            "username": target.username or None,
-            "password": target.password or None,
-            "db": target.database,
-            "protocol": 2,
-            "socket_timeout": None,
-            "socket_connect_timeout": 3,
-            "client_name": "tradewind",
-            "decode_responses": False,
-        }
-        if target.kind == "unix":
-            return UnixDomainSocketConnection(path=address, **common)
-        host, _, port = address.rpartition(":")
-        common |= {"host": host.strip("[]"), "port": int(port), "socket_keepalive": _KEEPALIVE}
-        if target.tls is None:
-            return Connection(**common)
-        return SSLConnection(
-            ssl_ca_certs=target.tls.ca or None,
-            ssl_certfile=target.tls.cert or None,
-            ssl_keyfile=target.tls.key or None,
-            **common,
-        )
+    async def _greet(self, address: str, exchange: Exchange) -> None:
+        """Verify every partition that the node is thought to hold."""
+        if self._region.redis.kind == "sentinel":
+            (role,) = await exchange([["ROLE"]])
+            if isinstance(role, list) and cast("list[Any]", role)[0] != b"master":
+                raise self._unavailable("its primary has become a replica")
+        held = [partition for partition, owner in enumerate(self._owners) if owner == address]
+        self._note(address, await self._identity.check(exchange, held))
 
-    def _greeter(self, address: str) -> Callable[[Exchange], Any]:
-        """Verify the identity of every partition the node is thought to hold."""
+    async def _verify(self, partition: int, link: Link) -> None:
+        """Verify a partition that has come to a node which was greeted before, or in vain.
 
-        async def greet(exchange: Exchange) -> None:
-            script = scripts.load("identity")
-            args = {
-                "deployment": self._fleet.deployment,
-                "region": self._region.name,
-                "partitions": self._fleet.partitions,
-                "format": FORMAT,
-                "incarnation": self._incarnation,
-            }
-            held = [
-                keys
-                for keys, owner in zip(self._keys, self._owners, strict=True)
-                if owner == address
-            ]
-            # Another number of partitions has other tags: its tasks would lie there unseen.
-            asked = [["TIME"], *(["HGET", key, "partitions"] for key in self._others)]
-            clock, *others = await exchange(asked)
-            if isinstance(clock, list):  # also of a node that holds no partition yet
-                seconds, micros = cast("list[bytes]", clock)
-                self._note_clock(address, int(seconds) * SECOND_MS + int(micros) // 1000)
-            for answer in others:
-                if isinstance(answer, bytes):
-                    expected = str(self._fleet.partitions)
-                    raise IdentityMismatch(
-                        self._region.name, "partitions", answer.decode(), expected
-                    )
-            answers = await exchange(
-                [
-                    ["EVAL", script.source, *script.parts({"identity": keys.identity}, args)]
-                    for keys in held
-                ]
-            )
-            for answer in answers:
-                self._verify(address, answer)
+        It may turn out that another node is its owner. Raises StoreMoving if the node cannot tell.
+        """
+        address = self._owners[partition]
+        await link.ready()
+        if partition not in self._unverified or self._owners[partition] != address:
+            return
+        if address not in self._checking:
+            checking = asyncio.create_task(self._check(address, link))
+            checking.add_done_callback(partial(self._checked, address))
+            self._checking[address] = checking
+        checked = await asyncio.shield(self._checking[address])
+        match checked.doubtful.get(partition):
+            case None:
+                pass
+            case Elsewhere(to=to) if to:
+                self.moved(partition, redirected(to, asked=address))
+            case _:
+                self.doubt()
+                raise StoreMoving(self._region.name, partition)
 
-        return greet
+    async def _check(self, address: str, link: Link) -> Checked:
+        held = [one for one in sorted(self._unverified) if self._owners[one] == address]
+        exchange = partial(link.call, timeout_s=CONNECT_TIMEOUT_S)
+        checked = await self._identity.check(exchange, held)
+        self._note(address, checked)
+        return checked
 
-    def _verify(self, address: str, answer: Reply) -> None:
-        if isinstance(answer, Exception):
-            error = replies.error_of(self._region.name, 0, answer)
-            if isinstance(error, replies.Elsewhere | replies.Later | StoreMoving):
-                return  # of one partition nothing is known; its calls learn the map, or wait
-            raise error
-        found = replies.identity(answer)
-        expected = {
-            "deployment": self._fleet.deployment,
-            "region": self._region.name,
-            "partitions": str(self._fleet.partitions),
-        }
-        for field, value in expected.items():
-            if found[field] != value:
-                raise IdentityMismatch(self._region.name, field, found[field], value)
-        if not OLDEST_FORMAT <= int(found["format"]) <= FORMAT:
-            raise IdentityMismatch(self._region.name, "format", found["format"], str(FORMAT))
-        self._note_clock(address, int(found["now_ms"]))
+    def _checked(self, address: str, task: "asyncio.Task[Checked]") -> None:
+        del self._checking[address]
+        if not task.cancelled():
+            task.exception()
+
+    def _note(self, address: str, checked: Checked) -> None:
+        if checked.now_ms is not None:
+            self._note_clock(address, checked.now_ms)
+        self._unverified -= {one for one in checked.verified if self._owners[one] == address}
+
+    def _unavailable(self, cause: str) -> StoreUnavailable:
+        return StoreUnavailable(self._region.name, cause, sent=False)

@@ -13,15 +13,18 @@ from functools import cache
 
 from redis import exceptions as redis_errors
 
-from tradewind.errors import StoreError, StoreMoving, StoreUnavailable
+from tradewind.errors import StoreError, StoreFull, StoreMoving, StoreUnavailable
 from tradewind.fleet import Fleet, Region
 from tradewind.metrics import REDIS_CALL_SECONDS
-from tradewind.store import replies, scripts
+from tradewind.store import refusals, replies, scripts
+from tradewind.store.fullness import Fullness
 from tradewind.store.holding import Holding
 from tradewind.store.keys import PartitionKeys, partition_keys
 from tradewind.store.link import Command, Link, Reply
 from tradewind.store.nodes import Nodes
+from tradewind.store.refusals import Elsewhere, Later, ScriptUnknown
 from tradewind.store.scripts import Arg, Item, Script
+from tradewind.store.shards import redirected
 
 CALL_TIMEOUT_S = 5.0
 # Back-off while a slot moves or a node loads (own choice: a slot moves in milliseconds).
@@ -30,7 +33,7 @@ PAUSE_FIRST_S, PAUSE_MAX_S = 0.025, 1.0
 
 _timer = cache(REDIS_CALL_SECONDS.labels)  # one look-up a script
 # After these nothing has changed, and the same call may go well.
-_REPEATED = (replies.Elsewhere, replies.Later, replies.ScriptUnknown, StoreMoving)
+_REPEATED = (Elsewhere, Later, ScriptUnknown, StoreMoving)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class RegionClient:
         self.keys: tuple[PartitionKeys, ...] = partition_keys(fleet.partitions)
         self.nodes = Nodes(region, fleet, incarnation=secrets.token_hex(8))
         self.holding = Holding(region.name)
+        self._fullness = Fullness(region.name, self.nodes.owned_together)
 
     def follow(self, fleet: Fleet) -> None:
         """Go on with another fleet: the same partitions, deployment and address as before."""
@@ -71,12 +75,17 @@ class RegionClient:
         return Call(loaded, partition, loaded.parts(keys, args, items))
 
     async def run(
-        self, call: Call, *, timeout_s: float = CALL_TIMEOUT_S, await_slot: bool = True
+        self,
+        call: Call,
+        *,
+        timeout_s: float = CALL_TIMEOUT_S,
+        await_slot: bool = True,
+        eager: bool = False,
     ) -> list[Reply]:
         """Run one call. Raises StoreError.
 
         A partition that moves is waited for until the deadline, then StoreMoving is raised; at
-        once without `await_slot`.
+        once without `await_slot`. `eager`: connect however often that has failed of late.
         """
         until_s = time.monotonic() + timeout_s
         pause_s = PAUSE_FIRST_S
@@ -84,31 +93,34 @@ class RegionClient:
         try:
             while True:
                 try:
-                    return await self._once(call, until_s - time.monotonic())
-                except (replies.Elsewhere, replies.Later, StoreMoving) as error:
+                    return await self._once(call, until_s - time.monotonic(), eager=eager)
+                except (Elsewhere, Later, StoreMoving) as error:
                     impatient = isinstance(error, StoreMoving) and not await_slot
-                    if impatient or time.monotonic() + pause_s >= until_s:
-                        raise self._final(error) from None
-                    if not isinstance(error, replies.Later):
-                        await self.nodes.learn()
-                except StoreUnavailable:
-                    self.nodes.doubt()
-                    raise
+                    if impatient or _too_late(pause_s, until_s):
+                        raise refusals.final(self.name, error) from None
+                    await self.heed(call.partition, error)
+                except StoreUnavailable as error:
+                    raise self.lost(call.partition, error) from None
                 await asyncio.sleep(pause_s)
                 pause_s = min(PAUSE_MAX_S, pause_s * 2)
         finally:
             _timer(call.script.name).observe(time.perf_counter() - started_s)
 
     async def run_each(
-        self, calls: Sequence[Call], *, timeout_s: float = CALL_TIMEOUT_S
+        self,
+        calls: Sequence[Call],
+        *,
+        timeout_s: float = CALL_TIMEOUT_S,
+        await_slot: bool = True,
     ) -> list[list[Reply] | StoreError]:
         """Run calls side by side; what is due at one node leaves in one write.
 
-        A call that is to be repeated goes on alone; the others need no tasks of their own.
+        A call that is to be repeated goes on alone; the others need no tasks of their own. Without
+        `await_slot` nobody waits for a partition that moves: it gets StoreMoving.
         """
         until_s = time.monotonic() + timeout_s
         if len(calls) == 1:
-            return [await self._alone(calls[0], until_s)]
+            return [await self._alone(calls[0], until_s, await_slot=await_slot)]
         outcomes: list[list[Reply] | StoreError | None] = [None] * len(calls)
         together: dict[Link, list[int]] = {}
         apart: list[int] = []  # their node is not connected, for which the others are not to wait
@@ -116,10 +128,13 @@ class RegionClient:
             link = self.nodes.ready_owner(call.partition)
             (apart if link is None else together.setdefault(link, [])).append(index)
         asking = [
-            self._ask_together(link, calls, indices, outcomes, until_s)
+            self._ask_together(link, calls, indices, outcomes, until_s, await_slot=await_slot)
             for link, indices in together.items()
         ]
-        asking += [self._ask_alone(calls, index, outcomes, until_s) for index in apart]
+        asking += [
+            self._ask_alone(calls, index, outcomes, until_s, await_slot=await_slot)
+            for index in apart
+        ]
         if len(asking) == 1:
             await asking[0]
         else:
@@ -133,6 +148,8 @@ class RegionClient:
         indices: Sequence[int],
         outcomes: list[list[Reply] | StoreError | None],
         until_s: float,
+        *,
+        await_slot: bool,
     ) -> None:
         """Fill in the outcomes of calls at one node."""
         commands = [["EVALSHA", calls[index].script.sha, *calls[index].parts] for index in indices]
@@ -141,9 +158,9 @@ class RegionClient:
             left_s = max(until_s - time.monotonic(), 0.001)
             answers = await link.call(commands, timeout_s=left_s)
         except StoreUnavailable as error:
-            self.nodes.doubt()
+            lost = self.lost(calls[indices[0]].partition, error)
             for index in indices:
-                outcomes[index] = error
+                outcomes[index] = lost
             return
         finally:
             _timer(calls[indices[0]].script.name).observe(time.perf_counter() - started_s)
@@ -151,13 +168,20 @@ class RegionClient:
         for index, answer in zip(indices, answers, strict=True):
             try:
                 outcomes[index] = self._read(calls[index], answer)
-            except _REPEATED:
-                again.append(index)
+            except _REPEATED as error:
+                if isinstance(error, StoreMoving) and not await_slot:
+                    outcomes[index] = error
+                else:
+                    self._redirected(calls[index].partition, error)
+                    again.append(index)
             except StoreError as error:
                 outcomes[index] = error
         if again:
             await asyncio.gather(
-                *[self._ask_alone(calls, index, outcomes, until_s) for index in again]
+                *[
+                    self._ask_alone(calls, index, outcomes, until_s, await_slot=await_slot)
+                    for index in again
+                ]
             )
 
     async def _ask_alone(
@@ -166,12 +190,17 @@ class RegionClient:
         index: int,
         outcomes: list[list[Reply] | StoreError | None],
         until_s: float,
+        *,
+        await_slot: bool,
     ) -> None:
-        outcomes[index] = await self._alone(calls[index], until_s)
+        outcomes[index] = await self._alone(calls[index], until_s, await_slot=await_slot)
 
-    async def _alone(self, call: Call, until_s: float) -> list[Reply] | StoreError:
+    async def _alone(
+        self, call: Call, until_s: float, *, await_slot: bool
+    ) -> list[Reply] | StoreError:
         try:
-            return await self.run(call, timeout_s=until_s - time.monotonic())
+            left_s = until_s - time.monotonic()
+            return await self.run(call, timeout_s=left_s, await_slot=await_slot)
         except StoreError as error:
             return error
 
@@ -192,11 +221,10 @@ class RegionClient:
                     await self._heard(partition, command, answer, until_s)
                     for command, answer in zip(commands, answers, strict=True)
                 ]
-            except (replies.Elsewhere, replies.Later, StoreMoving) as error:
-                if time.monotonic() + pause_s >= until_s:
-                    raise self._final(error) from None
-                if not isinstance(error, replies.Later):
-                    await self.nodes.learn()
+            except (Elsewhere, Later, StoreMoving) as error:
+                if _too_late(pause_s, until_s):
+                    raise refusals.final(self.name, error) from None
+                await self.heed(partition, error)
             except StoreUnavailable:
                 self.nodes.doubt()
                 raise
@@ -206,45 +234,77 @@ class RegionClient:
     async def _heard(
         self, partition: int, command: Command, answer: Reply, until_s: float
     ) -> Reply:
-        if isinstance(answer, redis_errors.AskError):
+        if _is_ask(answer):
             # ASKING holds for the next command only: both leave in one write.
-            address = str(answer).rpartition(" ")[2]  # "ASK slot host:port", less its first word
-            link = self.nodes.link_to(address)
+            asked = self.nodes.address(partition)
+            link = self.nodes.link_to(redirected(str(answer), asked=asked))
             left_s = until_s - time.monotonic()
             _, answer = await link.call([["ASKING"], command], timeout_s=left_s)
         if isinstance(answer, StoreUnavailable):  # the connection was lost before it came
             raise answer
         if isinstance(answer, Exception):
-            raise replies.error_of(self.name, partition, answer)
+            raise refusals.error_of(self.name, partition, answer)
         return answer
 
-    async def _once(self, call: Call, timeout_s: float) -> list[Reply]:
-        link = await self.nodes.owner(call.partition)
-        try:
-            return await self._ask(link, ["EVALSHA", call.script.sha, *call.parts], call, timeout_s)
-        except replies.ScriptUnknown:
-            return await self._ask(link, ["EVAL", call.script.source, *call.parts], call, timeout_s)
+    async def heed(self, partition: int, refusal: StoreError) -> None:
+        """Take what a refusal says of the map, before the call is repeated. Raises StoreError."""
+        if self._redirected(partition, refusal):
+            return
+        if isinstance(refusal, Elsewhere | StoreMoving):
+            await self.nodes.learn()
+        elif isinstance(refusal, Later) and refusal.doubtful:
+            self.nodes.doubt()
 
-    async def _ask(self, link: Link, command: Command, call: Call, timeout_s: float) -> list[Reply]:
-        (answer,) = await link.call([command], timeout_s=max(timeout_s, 0.001))
-        return self._read(call, answer)
+    def _redirected(self, partition: int, refusal: StoreError) -> bool:
+        """Whether it names the node that is to be asked, which is then known as the owner."""
+        if not isinstance(refusal, Elsewhere) or not refusal.to:
+            return False
+        self.nodes.moved(partition, redirected(refusal.to, asked=self.nodes.address(partition)))
+        return True
+
+    async def _once(self, call: Call, timeout_s: float, *, eager: bool = False) -> list[Reply]:
+        left_s = max(timeout_s, 0.001)
+        link = await self.nodes.owner(call.partition, timeout_s=left_s)
+
+        async def ask(*command: Arg) -> list[Reply]:
+            whole = [*command, *call.parts]
+            (answer,) = await link.call([whole], timeout_s=left_s, eager=eager)
+            return self._read(call, answer)
+
+        try:
+            return await ask("EVALSHA", call.script.sha)
+        except ScriptUnknown:
+            return await ask("EVAL", call.script.source)
+
+    def lost(self, partition: int, error: StoreUnavailable) -> StoreUnavailable:
+        """The node of a partition did not answer. Says so, and whether others may."""
+        self.nodes.doubt()
+        if error.partly or not self.nodes.others_answer(partition):
+            return error
+        cause, sent, failed = error.cause, error.sent, error.failed
+        return StoreUnavailable(self.name, cause, sent=sent, failed=failed, partly=True)
 
     def _read(self, call: Call, answer: Reply) -> list[Reply]:
         if isinstance(answer, StoreUnavailable):  # the connection was lost before it came
-            self.nodes.doubt()
-            raise answer
+            raise self.lost(call.partition, answer)
         if isinstance(answer, Exception):
-            raise replies.error_of(self.name, call.partition, answer)
+            error = refusals.error_of(self.name, call.partition, answer)
+            raise self._fullness.refused(call.partition) if isinstance(error, StoreFull) else error
         parts = replies.tagged(answer, call.script.name, *call.script.tags)
         if parts[0] == "moving":
             raise StoreMoving(self.name, call.partition)
         return parts
 
-    def _final(self, error: StoreError) -> StoreError:
-        match error:
-            case replies.Elsewhere():
-                return StoreUnavailable(self.name, "no node serves the partition", sent=False)
-            case replies.Later():
-                return StoreUnavailable(self.name, error.cause, sent=False)
-            case _:
-                return error
+
+def _too_late(pause_s: float, until_s: float) -> bool:
+    """Whether another try had less time than the pause before it.
+
+    A call that is cut short leaves its outcome open, where the refusal before it was definite.
+    """
+    return time.monotonic() + 2 * pause_s >= until_s
+
+
+def _is_ask(answer: Reply) -> bool:
+    """Whether the key is on another node for now. To redis-py MOVED is a kind of that."""
+    is_moved = isinstance(answer, redis_errors.MovedError)
+    return isinstance(answer, redis_errors.AskError) and not is_moved

@@ -1,26 +1,17 @@
-"""What scripts answer, decoded in one place; and what error replies mean.
+"""What scripts answer, decoded in one place.
 
 An unknown tag raises StoreContractBroken: either a script and its header differ, or somebody
 else writes to our keys.
 """
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-from redis import exceptions as redis_errors
-
-from tradewind.errors import (
-    StoreContractBroken,
-    StoreError,
-    StoreFull,
-    StoreMoving,
-    StoreUnavailable,
-)
+from tradewind.errors import StoreContractBroken
 from tradewind.ids import birth_ms
-from tradewind.state import Mark, State
-from tradewind.store import layout
+from tradewind.state import FINAL, Mark, State
+from tradewind.store import layout, resting
 from tradewind.store.keys import place_of
 from tradewind.store.letters import LETTERS, word
 from tradewind.store.link import Reply
@@ -37,6 +28,7 @@ from tradewind.task import (
     Notice,
     Pointer,
     Priority,
+    Probe,
     Record,
     Renewed,
     Settled,
@@ -60,75 +52,6 @@ _PLACES: dict[str, tuple[Priority, bool]] = {
 DEFAULT_MAX_CRASHES = 3  # not stored where it is the default; scripts assume it, too
 
 
-class Elsewhere(StoreError):
-    """The slot is served by another node: learn the map anew and repeat there."""
-
-
-class Later(StoreError):
-    """The node cannot serve the call at the moment: back off within the deadline."""
-
-    def __init__(self, cause: str) -> None:
-        """`cause` is ours."""
-        self.cause = cause
-        super().__init__(cause)
-
-
-class ScriptUnknown(StoreError):
-    """NOSCRIPT: send the source to the same node."""
-
-
-def _login_refused(region: str) -> StoreError:
-    return StoreUnavailable(region, "login refused", sent=False)
-
-
-_BY_CLASS: tuple[tuple[type[Exception], Callable[[str, int], StoreError]], ...] = (
-    (redis_errors.NoScriptError, lambda _r, _p: ScriptUnknown()),
-    (redis_errors.AskError, StoreMoving),
-    (redis_errors.TryAgainError, StoreMoving),
-    (redis_errors.MovedError, lambda _r, _p: Elsewhere()),
-    (redis_errors.ReadOnlyError, lambda _r, _p: Elsewhere()),
-    (redis_errors.ClusterDownError, lambda _r, _p: Later("cluster down")),  # MASTERDOWN, too
-    (redis_errors.BusyLoadingError, lambda _r, _p: Later("still loading its data")),
-    (redis_errors.OutOfMemoryError, lambda r, _p: StoreFull(r)),
-    (redis_errors.AuthenticationError, lambda r, _p: _login_refused(r)),
-    (redis_errors.NoPermissionError, lambda r, _p: _login_refused(r)),
-)
-# Replies that redis-py gives no class of their own, by their first word.
-_BY_WORD: dict[str, Callable[[str], StoreError]] = {
-    "OOM": StoreFull,
-    "BUSY": lambda _r: Later("busy with a script"),
-    "NOREPLICAS": lambda _r: Later("not enough replicas"),
-    "MISCONF": lambda _r: Later("cannot persist its data"),
-    "NOAUTH": _login_refused,
-    "NOPERM": _login_refused,
-    "WRONGPASS": _login_refused,
-}
-
-
-_NOT_PERMITTED = "its login lacks a permission that our scripts need"
-# Faults that a script meets on its way: it may have written before, so the outcome is unknown.
-_ON_THE_WAY = (
-    ("ACL failure in script", _NOT_PERMITTED),
-    ("user executing the script can't", _NOT_PERMITTED),  # the same in Redis 7.0
-    ("WRONGTYPE", "somebody else's data is under our keys"),
-)
-
-
-def error_of(region: str, partition: int, error: Exception) -> StoreError:
-    """Our error for an error reply. Only where it says `sent` may anything have been changed."""
-    text = str(error)
-    for words, cause in _ON_THE_WAY:
-        if words in text:
-            return StoreUnavailable(region, cause, sent=True, failed=True)
-    for kind, ours in _BY_CLASS:
-        if isinstance(error, kind):
-            return ours(region, partition)
-    by_word = _BY_WORD.get(text.split(" ", 1)[0])
-    if by_word is not None:
-        return by_word(region)
-    return StoreContractBroken(f"region {region} answered a script with an error: {text[:200]}")
-
-
 def tagged(reply: Reply, script: str, *tags: str) -> list[Any]:
     """The reply as a list whose first item is one of `tags`, decoded."""
     if not isinstance(reply, list):
@@ -147,6 +70,14 @@ def identity(reply: Reply) -> dict[str, str]:
     parts = tagged(reply, "identity", "ok")
     names = ("deployment", "region", "partitions", "format", "incarnation", "now_ms")
     return {name: value.decode() for name, value in zip(names, parts[1:], strict=True)}
+
+
+def probe(parts: Sequence[Any], rtt_ms: float) -> Probe:
+    """How one primary is."""
+    _, _, used, most, policy = parts
+    memory = int(used) / int(most) if int(most) else 0.0
+    evicts = "" if policy in {b"", b"noeviction"} else policy.decode()
+    return Probe(rtt_ms, memory, full=memory >= 1, evicts=evicts)
 
 
 def hit(parts: Sequence[Any]) -> LedgerHit:
@@ -266,8 +197,18 @@ def fields(flat: Reply) -> dict[str, bytes]:
 
 
 def record(region: str, task_id: str, flat: Reply) -> Record | Pointer | None:
-    """A record's fields as a value; None for an absent one."""
-    f = fields(flat)
+    """A record's fields as a value; None for an absent one. Raises StoreContractBroken."""
+    try:
+        return _record(region, task_id, fields(flat))
+    except (KeyError, ValueError):
+        message = (
+            f"the record of task {task_id} in region {region} is damaged; "
+            "the reconcile sweep makes a dead letter of it"
+        )
+        raise StoreContractBroken(message) from None
+
+
+def _record(region: str, task_id: str, f: dict[str, bytes]) -> Record | Pointer | None:
     if f.get("s", _PURGED) == _PURGED:  # to readers it is gone
         return None
     state, epoch = word(f["s"]), _int(f, "ep", 1)
@@ -292,11 +233,13 @@ def record(region: str, task_id: str, flat: Reply) -> Record | Pointer | None:
         fence=_fence(f),
         result=f.get("rs", b""),
         result_content_type=_text(f, "rt") if "rt" in f or "rs" not in f else "application/json",
+        result_omitted="ro" in f,
+        payload_omitted="po" in f,
         death=_text(f, "dk"),
         failure=failure,
         hops=f.get("hp", b""),
         failover=_text(f, "fo"),
-        settled=state in {State.COMPLETED, State.CANCELLED, State.EXPIRED} or "se" in f,
+        settled=state in FINAL or ("se" in f and state == State.DEAD_LETTER),
         target=_text(f, "mt"),
         revision=_int(f, "rv", 1),
         expires_ms=_int(f, "ex"),
@@ -326,6 +269,7 @@ def exported(region: str, task_id: str, flat: Reply, now_ms: int) -> Exported:
         raise StoreContractBroken(message)
     f = fields(flat)
     former = State(word(f.get("ms", _DEAD)))
+    rests = former is State.DEAD_LETTER and "mr" in f
     return Exported(
         record=found,
         queue=_text(f, "q"),
@@ -340,6 +284,7 @@ def exported(region: str, task_id: str, flat: Reply, now_ms: int) -> Exported:
         reason=_text(f, "mr") or found.death,
         begun_ms=_int(f, "mb"),
         delay_ms=max(0, found.next_attempt_ms - now_ms) if former in _DELAYED else 0,
+        resting=resting.read(f, now_ms) if rests else None,
     )
 
 
@@ -356,24 +301,6 @@ def lanes(counts: Sequence[bytes], parked: Sequence[bytes]) -> list[Lane]:
         if name:
             found.append(Lane("parked", Priority.NORMAL, queue, name))
     return sorted(found, key=lambda lane: (lane.kind, lane.queue, lane.name, lane.priority))
-
-
-def waiting(counts: dict[str, bytes]) -> int:
-    """Tasks of a partition that wait, or are on their way, by its counts."""
-    kinds = ("s:", "f:", "m:")
-    return sum(int(n) for field, n in counts.items() if field == "P" or field.startswith(kinds))
-
-
-def moved(tally: dict[str, bytes], order_ms: int) -> int:
-    """Tasks of a partition that left for the evacuation that was ordered then."""
-    return _int(tally, "moved") if _int(tally, "at") == order_ms else 0
-
-
-def kept(tally: dict[str, bytes], order_ms: int) -> Counter[str]:
-    """Tasks of a partition that did not leave for it, by reason."""
-    if _int(tally, "at") != order_ms:
-        return Counter()
-    return Counter({f[2:]: int(n) for f, n in tally.items() if f.startswith("k:")})
 
 
 def _int(f: dict[str, bytes], name: str, otherwise: int = 0) -> int:

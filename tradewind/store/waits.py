@@ -6,30 +6,29 @@ it would be lost with its connection, and work would lie until the next sweep.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection
 
-from tradewind.errors import StoreError, StoreUnavailable
+from tradewind.errors import StoreError, StoreMoving, StoreUnavailable
+from tradewind.store import refusals
+from tradewind.store.causes import cause_of
 from tradewind.store.keys import PartitionKeys
-from tradewind.store.link import cause_of, pack, read_reply
+from tradewind.store.link import pack, read_reply
+from tradewind.store.refusals import Elsewhere, Later
 from tradewind.store.region_client import RegionClient
+from tradewind.store.standing import Hint, Standing
 
 _MARGIN_S = 3.0  # a blocking call is given up this long after Redis should have answered
 _AGAIN_S = 0.05
 _HINT_MS = 60_000  # as lib/wake.lua
-_MOVING = (redis_errors.AskError, redis_errors.TryAgainError, redis_errors.ClusterDownError)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Hint:
-    """A partition may have work; the marker that said so."""
-
-    partition: int
-    marker: str
+_REFUSED_S = 0.25  # between tries within a wait while Redis refuses; a slot moves in milliseconds
+# A connection that nobody has used for so long may be half-open, and a wait on it would be deaf.
+_IDLE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,9 @@ class _Line:
 
     connection: AbstractConnection
     client_id: int
-    partition: int  # one that its node serves
+    partition: int  # one that its node served
+    address: str  # of that node
+    heard_s: float  # monotonic time of its last reply
 
 
 class Waits:
@@ -74,6 +75,9 @@ class Waits:
         self._idle: dict[int, list[_Line]] = {}  # by first partition
         self._ending: set[asyncio.Task[None]] = set()
         self._turn = 0
+        self._standing = Standing(
+            self._block, give_back=self._give_back, ask=self._ask, aside=self._aside
+        )
 
     async def wait(
         self,
@@ -83,48 +87,38 @@ class Waits:
         timeout_s: float,
     ) -> int | None:
         """Block until a partition may have work; see ports.Upkeep. The first answer wins."""
-        await self._client.nodes.owner(0)
+        await self._client.nodes.known()
         groups = self._groups(partitions)
         if not groups or not (wants.ready or wants.suspects):
             await asyncio.sleep(timeout_s)
             return None
         if len(groups) == 1:
-            hint = await self._block(groups[0], wants, timeout_s)
+            hint = await self._block(groups[0], self._turned(groups[0], wants), timeout_s)
         else:
-            hint = await self._first(groups, wants, timeout_s)
+            markers = {place: wants.markers(self._client.keys, [place]) for (place,) in groups}
+            hint = await self._standing.first(markers, timeout_s)
         return None if hint is None else hint.partition
 
-    async def _first(
-        self,
-        groups: list[list[int]],
-        wants: Wants,
-        timeout_s: float,
-    ) -> _Hint | None:
-        self._turn = (self._turn + 1) % len(groups)
-        groups = groups[self._turn :] + groups[: self._turn]
-        waits = [asyncio.create_task(self._block(group, wants, timeout_s)) for group in groups]
-        taken: _Hint | None = None
-        try:
-            for done in asyncio.as_completed(waits):
-                taken = await done
-                if taken is not None:
-                    break
-        finally:
-            # Aside, with no further await: whoever is cancelled here would lose what was taken.
-            self._aside(self._dismiss(waits, taken))
-        return taken
+    def _turned(self, partitions: list[int], wants: Wants) -> Mapping[str, int]:
+        """Redis serves the first key that has something: rotate, or the last partition starves."""
+        self._turn = (self._turn + 1) % len(partitions)
+        turned = partitions[self._turn :] + partitions[: self._turn]
+        return wants.markers(self._client.keys, turned)
 
-    async def _dismiss(
-        self, waits: Sequence["asyncio.Task[_Hint | None]"], taken: _Hint | None
-    ) -> None:
-        for wait in waits:
-            wait.cancel()
-        for other in await asyncio.gather(*waits, return_exceptions=True):
-            if isinstance(other, _Hint) and other is not taken:
-                await self._give_back(other)
+    async def _ask(self, partitions: list[int]) -> None:
+        """Raise StoreError if none of their nodes answers."""
+        nodes = self._client.nodes
+        links = {nodes.address(each): await nodes.owner(each) for each in partitions}
+        asking = [link.call([["PING"]], timeout_s=_MARGIN_S) for link in links.values()]
+        answers = await asyncio.gather(*asking, return_exceptions=True)
+        failed = [answer for answer in answers if isinstance(answer, BaseException)]
+        if len(failed) == len(answers):
+            nodes.doubt()
+            raise failed[0]
 
     async def close(self) -> None:
         """Close every connection. Idempotent."""
+        self._standing.leave()
         while self._ending:  # dismissed waits unblock in their turn
             await asyncio.gather(*self._ending, return_exceptions=True)
         idle, self._idle = self._idle, {}
@@ -141,13 +135,24 @@ class Waits:
     async def _block(
         self,
         partitions: list[int],
-        wants: Wants,
+        keys: Mapping[str, int],
         timeout_s: float,
-    ) -> _Hint | None:
-        # Redis serves the first key that has something: rotate, or the last partition starves.
-        self._turn = (self._turn + 1) % len(partitions)
-        turned = partitions[self._turn :] + partitions[: self._turn]
-        keys = wants.markers(self._client.keys, turned)
+    ) -> Hint | None:
+        clock = asyncio.get_running_loop().time
+        until_s = clock() + timeout_s
+        while True:
+            try:
+                return await self._block_on(partitions, keys, until_s - clock())
+            except (Elsewhere, Later, StoreMoving) as error:
+                if clock() + _REFUSED_S >= until_s:
+                    return None
+                await self._client.heed(partitions[0], error)
+                await asyncio.sleep(_REFUSED_S)
+
+    async def _block_on(
+        self, partitions: list[int], keys: Mapping[str, int], timeout_s: float
+    ) -> Hint | None:
+        """Once. Raises StoreError: Elsewhere, Later and StoreMoving while Redis refuses."""
         line: _Line | None = None
         try:
             async with asyncio.timeout(timeout_s + _MARGIN_S):
@@ -155,41 +160,53 @@ class Waits:
                 command = pack(["BLPOP", *keys, f"{max(timeout_s, 0.01):.3f}"])
                 await line.connection.send_packed_command([command])
                 reply = await read_reply(line.connection)
-        except (OSError, TimeoutError, redis_errors.RedisError) as error:
+        except (OSError, TimeoutError, StoreError, redis_errors.RedisError) as error:
             if line is not None:
                 await line.connection.disconnect(nowait=True)
-            await self._failed(error, timeout_s)
-            return None
+            raise self._met(error, partitions[0]) from None
         except asyncio.CancelledError:
             if line is not None:
                 self._aside(self._unblock(line, keys))
             raise
-        self._idle.setdefault(line.partition, []).append(line)
+        self._spare(line)
         return _hint(reply, keys)
 
-    async def _failed(self, error: Exception, timeout_s: float) -> None:
-        """Raise StoreUnavailable, unless the partition only moves: then there is no hint."""
-        if isinstance(error, redis_errors.MovedError):
-            await self._client.nodes.learn()
-        elif isinstance(error, _MOVING):
-            await asyncio.sleep(timeout_s)
-        else:
-            self._client.nodes.doubt()
-            raise StoreUnavailable(self._client.name, cause_of(error), sent=True) from None
+    def _met(self, error: Exception, partition: int) -> StoreError:
+        """What a wait met, as one of ours."""
+        if isinstance(error, redis_errors.ResponseError | redis_errors.BusyLoadingError):
+            return refusals.error_of(self._client.name, partition, error)
+        self._client.nodes.doubt()
+        if isinstance(error, StoreError):
+            return error
+        return StoreUnavailable(self._client.name, cause_of(error), sent=True)
 
     async def _line(self, partition: int) -> _Line:
-        """An idle connection to the partition's node, or a new one."""
-        idle = self._idle.get(partition)
-        if idle:
-            return idle.pop()
+        """An idle connection to the partition's node, or a new one.
+
+        Those to a node that it has left are closed.
+        """
+        await self._client.nodes.owner(partition)  # nothing is taken from a Redis that is not ours
+        address = self._client.nodes.address(partition)
+        idle, old_s = self._idle.get(partition, []), time.monotonic() - _IDLE_S
+        while idle:
+            line = idle.pop()
+            if line.address == address and line.heard_s > old_s:
+                return line
+            await line.connection.disconnect(nowait=True)
         connection = self._client.nodes.connection(partition)
         try:
             await connection.connect()
             await connection.send_command("CLIENT", "ID")
-            return _Line(connection, cast("int", await read_reply(connection)), partition)
+            client_id = cast("int", await read_reply(connection))
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
+        return _Line(connection, client_id, partition, address, time.monotonic())
+
+    def _spare(self, line: _Line) -> None:
+        """Keep it for the next wait."""
+        fresh = replace(line, heard_s=time.monotonic())
+        self._idle.setdefault(line.partition, []).append(fresh)
 
     def _aside(self, work: Coroutine[None, None, None]) -> None:
         ending = asyncio.create_task(work)
@@ -201,7 +218,7 @@ class Waits:
         unblock = ["CLIENT", "UNBLOCK", line.client_id]
         try:
             async with asyncio.timeout(_MARGIN_S):
-                link = await self._client.nodes.owner(line.partition)
+                link = self._client.nodes.link_to(line.address)
                 reading = asyncio.ensure_future(read_reply(line.connection))
                 try:
                     while not reading.done():  # it may not have begun to block yet
@@ -213,11 +230,11 @@ class Waits:
         except (OSError, TimeoutError, StoreError, redis_errors.RedisError):
             await line.connection.disconnect(nowait=True)
             return
-        self._idle.setdefault(line.partition, []).append(line)
+        self._spare(line)
         if hint is not None:
             await self._give_back(hint)
 
-    async def _give_back(self, hint: _Hint) -> None:
+    async def _give_back(self, hint: Hint) -> None:
         link = await self._client.nodes.owner(hint.partition)
         commands = [
             ["RPUSH", hint.marker, "1"],
@@ -228,8 +245,8 @@ class Waits:
             await link.call(commands, timeout_s=_MARGIN_S)
 
 
-def _hint(reply: list[bytes] | None, keys: Mapping[str, int]) -> _Hint | None:
+def _hint(reply: list[bytes] | None, keys: Mapping[str, int]) -> Hint | None:
     if reply is None:
         return None
     marker = reply[0].decode()
-    return _Hint(keys[marker], marker)
+    return Hint(keys[marker], marker)

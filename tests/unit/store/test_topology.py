@@ -1,0 +1,97 @@
+"""Whom a region believes about its own nodes."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from tradewind.errors import StoreUnavailable
+from tradewind.fleet import RedisTarget, Region
+from tradewind.store import topology
+from tradewind.store.link import Command, Reply
+from tradewind.store.topology import Topology, topology_of
+
+SEEDS = ("a:1", "b:1", "c:1")
+WHOLE, CUT_OFF = b"cluster_state:ok\r\n", b"cluster_state:fail\r\n"
+
+
+def shards(port: int) -> list[Any]:
+    node = [b"port", port, b"endpoint", b"n", b"role", b"master", b"health", b"online"]
+    return [[b"slots", [0, 16_383], b"nodes", [node]]]
+
+
+class Nodes:
+    """What each node answers: replies, an error, or nothing."""
+
+    def __init__(self, **answers: Any) -> None:
+        self._answers, self.asked = answers, list[str]()
+
+    async def __call__(self, address: str, commands: Sequence[Command]) -> list[Reply]:
+        self.asked.append(address)
+        answer = self._answers[address[0] if len(commands) > 1 else "slots"]
+        if isinstance(answer, StoreUnavailable):
+            raise answer
+        if answer == "silence":
+            await asyncio.Event().wait()
+        return cast("list[Reply]", answer)
+
+
+def learner(nodes: Nodes) -> Topology:
+    learning = topology_of(Region("eu", RedisTarget("cluster", SEEDS)), nodes)
+    assert learning is not None
+    return learning
+
+
+async def address(nodes: Nodes, known: Sequence[str] = ()) -> str:
+    (place,) = await learner(nodes).primaries(known)
+    return place.address
+
+
+DEAD = StoreUnavailable("eu", "connection refused", sent=False)
+
+
+async def test_any_seed_will_do() -> None:
+    assert await address(Nodes(a=DEAD, b=[shards(7), WHOLE])) == "n:7"
+
+
+async def test_a_silent_node_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topology, "ASK_TIMEOUT_S", 1_000.0)
+    assert await address(Nodes(a="silence", b="silence", c=[shards(7), WHOLE])) == "n:7"
+
+
+async def test_a_node_that_lost_the_others_is_not_believed_if_another_answers() -> None:
+    nodes = Nodes(a=[shards(1), CUT_OFF], b=[shards(7), WHOLE])
+    assert await address(nodes) == "n:7"
+
+
+async def test_it_is_believed_if_no_other_answers() -> None:
+    assert await address(Nodes(a=[shards(1), CUT_OFF], b=DEAD, c=DEAD)) == "n:1"
+
+
+async def test_nodes_that_are_known_are_asked_before_the_seeds() -> None:
+    nodes = Nodes(k=[shards(7), WHOLE])
+    assert await address(nodes, ["k:1"]) == "n:7"
+    assert nodes.asked == ["k:1"]
+
+
+async def test_a_login_that_may_not_ask_for_its_state_is_no_obstacle() -> None:
+    assert await address(Nodes(a=[shards(7), PermissionError()])) == "n:7"
+
+
+async def test_without_shards_slots_are_asked_for() -> None:
+    nodes = Nodes(
+        a=[Exception("unknown subcommand"), WHOLE], slots=[[[0, 16_383, [b"s", 9, b"id"]]]]
+    )
+    assert await address(nodes) == "s:9"
+
+
+async def test_a_server_that_is_no_cluster_is_named_as_such() -> None:
+    no = Exception("This instance has cluster support disabled")
+    with pytest.raises(StoreUnavailable, match="it is no Cluster: name it as redis://HOST:PORT"):
+        await learner(Nodes(a=[no, no], b=[no, no], c=[no, no], slots=[no])).primaries(())
+
+
+async def test_if_nobody_answers_the_last_cause_is_told() -> None:
+    with pytest.raises(StoreUnavailable, match="connection refused"):
+        await learner(Nodes(a=DEAD, b=DEAD, c=DEAD)).primaries(())

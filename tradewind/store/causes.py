@@ -1,0 +1,33 @@
+"""Why a connection failed, in our words."""
+
+import socket
+import ssl
+
+from redis import exceptions as redis_errors
+
+_CAUSES: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
+    ((redis_errors.AuthenticationError, redis_errors.NoPermissionError), "login refused"),
+    ((redis_errors.BusyLoadingError,), "still loading its data"),
+    ((TimeoutError, redis_errors.TimeoutError), "no answer in time"),
+    ((ConnectionRefusedError,), "connection refused"),
+    ((socket.gaierror,), "its host name is unknown"),
+    ((ssl.SSLCertVerificationError,), "its certificate is not trusted"),
+    ((ssl.SSLError,), "TLS failed"),
+)
+# What a Redis says to whoever it does not let in, in words that redis-py has no class for.
+_SAID = {
+    "max number of clients": "it has no connection left (maxclients)",
+    "protected mode": "it lets nobody in from elsewhere (protected-mode)",
+}
+
+
+def cause_of(error: BaseException) -> str:
+    """A cause in our words: raw text from Redis or the socket may hold addresses and secrets."""
+    known = error.__context__  # redis-py wraps what it met
+    for one in (error, known) if known is not None else (error,):
+        for kinds, cause in _CAUSES:
+            if isinstance(one, kinds):
+                return cause
+    said = (cause for words, cause in _SAID.items() if words in str(error))
+    lost = "connection lost" if isinstance(error, redis_errors.ConnectionError | OSError) else ""
+    return next(said, lost or type(error).__name__)
