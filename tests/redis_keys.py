@@ -6,14 +6,25 @@ from typing import Any, cast
 
 import redis
 
-from tradewind.store.keys import PERMANENT
 from tradewind.store.letters import word
+from tradewind.store.ownership import (
+    is_owner,
+    is_record,
+    is_task_s,
+    kind_of,
+    place_of,
+    tasks_in,
+)
+
+#: First ports of Clusters that stand for one server each: see tests.sharded.
+CLUSTERS: set[int] = set()
 
 
 @cache
 def connected(port: int) -> Any:
     """A plain client with decoded replies; redis-py's own types are too wide to be useful here."""
-    return cast("Any", redis.Redis(port=port, decode_responses=True))
+    kind = redis.RedisCluster if port in CLUSTERS else redis.Redis
+    return cast("Any", kind)(host="127.0.0.1", port=port, decode_responses=True)
 
 
 def flush(port: int) -> None:
@@ -22,21 +33,20 @@ def flush(port: int) -> None:
 
 
 def leaked_keys(port: int) -> list[str]:
-    """Keys without TTL that belong to no live or dead task and are not permanent (invariant 8).
-
-    In a list of tickets some may be stale: claims drop them, so one live ticket keeps the list.
-    """
+    """Keys without TTL that belong to no live or dead task and are not permanent (invariant 8)."""
     client = connected(port)
     lasting = [key for key, ttl in _each(client, _keys(client), "ttl").items() if ttl == -1]
     kinds = _each(client, lasting, "type")
-    members = {key: _members(client, key, kind) for key, kind in kinds.items() if _is_task_s(key)}
-    tasks = {key.rpartition(":")[2] for key in lasting if _kind(key).startswith("t:")}
-    # An import is remembered until it is settled, however long its task is gone.
-    unsettled = {id_ for key, ids in members.items() if _kind(key) == "imports" for id_ in ids}
-    owners = tasks | unsettled
+    named = {
+        key: tasks_in(key, kind, _members(client, key, kind))
+        for key, kind in kinds.items()
+        if is_task_s(key)
+    }
+    owners = {key.rpartition(":")[2] for key in lasting if is_record(key)}
+    owners |= {id_ for key, ids in named.items() if is_owner(key) for id_ in ids}
     return sorted(
         key
-        for key, ids in members.items()
+        for key, ids in named.items()
         if not (owners.intersection(ids) if kinds[key] == "list" else owners.issuperset(ids))
     )
 
@@ -48,15 +58,15 @@ def wrong_counts(*ports: int) -> dict[str, tuple[int, int]]:
     for port in ports:
         client = connected(port)
         keys = _keys(client)
-        counts = _each(client, [key for key in keys if _kind(key) == "counts"], "hgetall")
+        counts = _each(client, [key for key in keys if kind_of(key) == "counts"], "hgetall")
         for key, numbers in counts.items():
             for field, number in numbers.items():
-                counted[f"{_place(key)} {field}"] = int(number)
-        records = [key for key in keys if _kind(key).startswith("t:")]
+                counted[f"{place_of(key)} {field}"] = int(number)
+        records = [key for key in keys if is_record(key)]
         for key, facts in _each(client, records, "hmget", ["s", "q", "pr", "cr"]).items():
             # No state: its retention ended after the keys were listed.
             for field in _counted_as(*facts) if facts[0] else ():
-                place = f"{_place(key)} {field}"
+                place = f"{place_of(key)} {field}"
                 actual[place] = actual.get(place, 0) + 1
     return {
         field: (counted.get(field, 0), actual.get(field, 0))
@@ -91,23 +101,11 @@ def _each(client: Any, keys: Sequence[str], command: str, *arguments: Any) -> Ma
         return dict(zip(keys, pipe.execute(), strict=True))
 
 
-def _place(key: str) -> str:
-    return key.partition("}:")[0]
-
-
-def _kind(key: str) -> str:
-    return key.partition("}:")[2]
-
-
-def _is_task_s(key: str) -> bool:
-    return _kind(key) not in PERMANENT
-
-
 def _members(client: Any, key: str, kind: str) -> list[str]:
     match kind:
         case "list":
-            return [member.partition(":")[0] for member in client.lrange(key, 0, -1)]
+            return list(client.lrange(key, 0, -1))
         case "zset":
             return list(client.zrange(key, 0, -1))
         case _:
-            return [key.rpartition(":")[2]]
+            return []
