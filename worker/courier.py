@@ -2,6 +2,7 @@
 
 Three kinds of work, partition by partition: moves that have begun are carried to their end; dead
 tasks may move on; and what waits leaves if its region is evacuated, or if nobody serves it there.
+Out of a region that is evacuated go the dead letters, too, as they are.
 """
 
 import asyncio
@@ -18,7 +19,8 @@ from tradewind.control import EMPTY, Control, Evacuation
 from tradewind.fleet import Fleet
 from tradewind.limits import SWEEP_AFTER_LOSS_MS
 from tradewind.relocation import Situation, choose, queue_of
-from tradewind.task import Heartbeat, Lane, LanePart, MoveReason, Record, Swept
+from tradewind.state import State
+from tradewind.task import DEAD, Heartbeat, Lane, LanePart, MoveReason, Record, Swept
 from worker.couriers.allowance import Allowance
 from worker.couriers.carrier import LOOK_AGAIN_MS, Carrier, Source, Target
 from worker.couriers.served import Served
@@ -31,6 +33,7 @@ _SIDE_BY_SIDE: Final = 2_048  # moves under way here: each waits a second or two
 _BEHIND: Final = 8 * _BATCH  # entries looked at in another region: some are not to be seen
 _REASONS: Final = 32  # told apart of what an evacuation leaves behind; the others are OTHERS
 _OTHERS: Final = "other reasons"
+UNSEEN: Final = "outside the fence of every region whose workers live"
 _MOST_STUCK: Final = 4  # then every 160 s: such a pass reads all that waits
 _BUSY_MS: Final = 2 * SWEEP_AFTER_LOSS_MS  # partitions with work are looked at every second
 _JITTER_S: Final = 0.2  # couriers of one region look at different moments
@@ -38,12 +41,13 @@ _JITTER_S: Final = 0.2  # couriers of one region look at different moments
 
 @dataclass(slots=True)
 class _Pass:
-    """A look at all that waits in a partition: what stayed, by reason, and how many left."""
+    """A look at all that is to leave a partition: what stayed, by reason, and how many left."""
 
     reason: MoveReason
     older_ms: int | None  # what could have started so long ago; None: all
     kept: Counter[str] = field(default_factory=Counter[str])
     left: int = 0
+    back: int = 0  # was to leave and has not: refused there, or somebody came between
 
 
 class Courier:
@@ -126,7 +130,7 @@ class Courier:
             return True
         now_ms, waits = self._clock.monotonic_ms(), swept.depth or swept.next_due_ms >= 0
         if self.order is not None:
-            if waits and self._is_time(partition, "evacuation"):
+            if (waits or swept.dead) and self._is_time(partition, "evacuation"):
                 self._busy_ms = now_ms
             # As long as there is work in one, the leases of all: the share of the rate is theirs.
             return now_ms - self._busy_ms <= _BUSY_MS
@@ -191,18 +195,22 @@ class Courier:
     # --- what waits
 
     async def _evacuate(self, partition: int, order: Evacuation) -> bool:
-        """All that waits is to leave."""
+        """All that waits is to leave, and every dead letter."""
         found = _Pass("evacuation", None)
+        is_through = True
         for lane in await self._source.lanes(partition):
-            if not await self._empty(partition, lane, found):
-                return self.order is not None  # no more may leave now, or the order has ended
+            is_through = is_through and await self._empty(partition, lane, found)
+        # What holds up those that are to run need not hold up these.
+        is_through = await self._empty(partition, DEAD, found) and is_through
+        if not is_through:
+            return self.order is not None  # no more may leave now, or the order has ended
         kept = found.kept
         if len(kept) > _REASONS:
             most = Counter(dict(kept.most_common(_REASONS)))
             most[_OTHERS] = kept.total() - most.total()
             kept = most
         await self._source.passed(partition, order.at_ms, kept)
-        if kept:
+        if kept or found.back:
             self._later(partition, found)
         return False
 
@@ -255,24 +263,29 @@ class Courier:
                 limit=_PART,
                 older_than_ms=found.older_ms,
                 groups=self._groups,
+                pools=await self._pools(),
             )
             now = await self._situation(part.now_ms)
             self._allow(now)
-            waits = [r for r in part.records if not self._is_stopped(r, found.reason, now)]
-            leaving = [(r, choose(r, now)) for r in waits]
+            found.kept += Counter({UNSEEN: part.unseen})
+            meant = [r for r in part.records if self._is_meant(r, found, now)]
+            leaving = [(r, choose(r, now)) for r in meant]
             stays = [(r, where.reason) for r, where in leaving if not where.target]
             for record, why in stays:
                 found.kept[why] += 1
-                if record.failover != why:
+                if record.failover != why and not record.settled:
                     await self._source.keep(record, reason=why, retry_after_ms=LOOK_AGAIN_MS)
             may = [(r, where.target) for r, where in leaving if where.target]
-            going = [(r, target) for r, target in may if self._allowance.take(target)]
+            going = [
+                (r, target) for r, target in may if self._allowance.take(target, rests=r.settled)
+            ]
             left = await self._each(self._begin(r, target, found.reason) for r, target in going)
             found.left += sum(left)
+            found.back += len(left) - sum(left)
             if len(going) < len(may):
                 return False
             # Tickets of what has left stay in their list; of a set it is gone.
-            offset += part.seen - (sum(left) if lane.kind == "due" else 0)
+            offset += part.seen - (sum(left) if lane.kind in {"due", "dead"} else 0)
             if found.reason == "evacuation" and self.order is None:
                 return False
         return True
@@ -287,6 +300,23 @@ class Courier:
             now_ms=self._clock.monotonic_ms(),
         )
 
-    def _is_stopped(self, record: Record, reason: MoveReason, now: Situation) -> bool:
-        """Whether its queue is paused, so that it is not unserved: sets of due times hold all."""
-        return reason == "unserved" and now.control.is_paused(queue_of(record))
+    async def _pools(self) -> Sequence[str]:
+        """Groups of every region whose workers live; at home all is seen, so it does not matter."""
+        if self._groups is None:
+            return ()
+        alive = [view.name for view in await self._views.current() if view.served]
+        known = [self._fleet.regions[name] for name in alive if name in self._fleet.regions]
+        return sorted({*self._groups, *(group for region in known for group in region.residency)})
+
+    def _is_meant(self, record: Record, found: "_Pass", now: Situation) -> bool:
+        """Whether it leaves if it may: not what a paused queue holds, which is not unserved.
+
+        Nor a dead task that may still run elsewhere: it leaves for that, or is settled before.
+        """
+        if found.reason == "unserved":
+            return not now.control.is_paused(queue_of(record))  # sets of due times hold all
+        if record.state is State.DEAD_LETTER and not record.settled:
+            if record.failover:
+                found.kept[record.failover] += 1
+            return False
+        return True

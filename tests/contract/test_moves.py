@@ -168,6 +168,29 @@ async def test_importing_again_is_known_at_every_later_moment(world: World) -> N
     assert await come(world.target, task) == "known"
 
 
+async def test_a_region_says_what_has_begun_what_has_come_and_what_may_not(world: World) -> None:
+    source, target = world.store, world.target
+    task = await exporting(source)
+    task_id = task.record.task_id
+    assert await source.is_moving(task_id, 2, "us-east")
+    assert not await source.is_moving(task_id, 3, "us-east")
+    assert not await source.is_moving(task_id, 2, "ap-south")
+    assert await target.remembered(task_id) == (-1, -1)
+    assert await come(target, task) == "imported"
+    assert await target.remembered(task_id) == (2, -1)
+    assert await source.ack_export(task_id, 2, "us-east", keep_ms=DAY_MS)
+    assert not await source.is_moving(task_id, 2, "us-east")
+    assert await target.settle_import(task_id, 2)
+    await world.advance(IMPORT_MEMORY_MS + 1_000)
+    assert await target.remembered(task_id) == (2, -1), "it is here, though the memory is gone"
+    refused = await exporting(source)
+    assert await target.refuse_import(refused.record.task_id, 2) == "fenced"
+    assert await target.remembered(refused.record.task_id) == (-1, 2)
+    tombstone = an_id()
+    await target.refuse(tombstone, 2)
+    assert await target.remembered(tombstone) == (-1, -1), "nothing has come"
+
+
 async def test_unsettled_imports_are_listed_by_age(world: World) -> None:
     first = await exporting(world.store)
     await come(world.target, first)

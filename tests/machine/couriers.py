@@ -63,9 +63,9 @@ class Couriers(Clients):
         record = picked(self.records, pick)
         self.export(record, AWAY if away else other(record.region), lost=lost)
 
-    def export(self, record: Record, target: str, *, lost: bool) -> None:
+    def export(self, record: Record, target: str, *, lost: bool, rests: bool = False) -> None:
         region, place = record.region, self.model.at(record.region, record.task_id)
-        reason = None if record.state is State.DEAD_LETTER else "evacuation"
+        reason = None if record.state is State.DEAD_LETTER and not rests else "evacuation"
         exported = self.run(
             self.stores[region].begin_export(record, target, groups=[], reason=reason)
         )
@@ -75,10 +75,10 @@ class Couriers(Clients):
             return
         if (place.state, place.epoch, place.target) == moving:
             assert exported is not None
-        elif place.may_leave and (place.state, place.epoch) == (record.state, record.epoch):
+        elif place.may(rests) and (place.state, place.epoch) == (record.state, record.epoch):
             assert exported is not None
             assert exported.former is place.state
-            place.former = place.state
+            place.former, place.rests = place.state, rests
             place.state, place.epoch, place.target = moving
         else:
             assert exported is None
@@ -143,7 +143,10 @@ class Couriers(Clients):
             place.crashes = record.crashes
         if move.exported.delay_ms:
             place.state, place.due_ms = State.SCHEDULED, now_ms + move.exported.delay_ms
-        if place.over(now_ms):
+        if (resting := move.exported.resting) is not None:
+            place.state, place.settled = State.DEAD_LETTER, True
+            place.dead_until_ms = now_ms + resting.left_ms
+        elif place.over(now_ms):
             place.state = State.EXPIRED
         self.model.places[move.target, move.task_id] = place
 
@@ -230,7 +233,8 @@ class Couriers(Clients):
         if expected and place is not None:
             assert answer is place.former
             place.state, place.target = place.former, ""
-            place.settled = place.state is State.DEAD_LETTER and not later
+            dead = place.state is State.DEAD_LETTER
+            place.settled = dead and (place.rests or not later)
 
     @precondition(lambda self: self.moves)
     @rule(pick=picks)

@@ -27,6 +27,7 @@ class Place:
     settled: bool = False
     target: str = ""  # MOVING or pointer
     former: State | None = None  # MOVING: in which it left
+    rests: bool = False  # MOVING: a dead letter, which stays one
     asked: bool = False  # its cancel was asked for while it ran
 
     def holds(self, claim: Claim) -> bool:
@@ -37,6 +38,10 @@ class Place:
     def may_leave(self) -> bool:
         """Whether a move may begin."""
         return self.state in WAITING or (self.state is State.DEAD_LETTER and not self.settled)
+
+    def may(self, rests: bool) -> bool:
+        """The same, or for a dead letter whether it may as one."""
+        return self.settled and self.state is State.DEAD_LETTER if rests else self.may_leave
 
     def over(self, now_ms: int) -> bool:
         """Whether its expiry has passed."""

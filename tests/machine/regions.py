@@ -2,13 +2,15 @@
 
 import sys
 
-from hypothesis.stateful import invariant
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, precondition, rule
 
 from tests.machine.couriers import Couriers
 from tests.machine.dump import Dump
 from tests.machine.judge import BrokenInvariant
 from tests.machine.model import REGIONS, WAITING
 from tests.machine.tidy import left_behind, wrong_counts
+from tests.machine.world import LEASE_MS, other, picked, picks
 from tests.scripts.world import DAY_MS, PLACE
 from tradewind.state import Mark, State
 
@@ -19,6 +21,23 @@ class TwoRegions(Couriers):
     def __init__(self) -> None:
         super().__init__()
         self._looked_at: dict[str, Dump] = {}
+
+    @precondition(lambda self: self.with_ready())
+    @rule(pick=picks, steps=st.sampled_from(range(6)))
+    def lay_to_rest(self, pick: int, steps: int) -> None:
+        """What is ready dies for good, and is carried away as it is, as far as it comes."""
+        region, number = picked(self.with_ready(), pick), len(self.moves)
+        for claim in self.claim_now(region, 3, 3, lease_ms=LEASE_MS):
+            self.settle_now(claim, "bury")
+            store, place = self.stores[region], self.model.at(region, claim.task_id)
+            record = self.run(store.read(claim.task_id))
+            if place is None or place.state is not State.DEAD_LETTER:
+                continue
+            assert self.run(store.keep(record, reason="r", retry_after_ms=None))
+            place.settled = True
+            self.export(record, other(region), lost=False, rests=True)
+        for move in self.moves[number:]:
+            self.carry_through(move, steps)
 
     @invariant()
     def everything_holds(self) -> None:

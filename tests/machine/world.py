@@ -12,13 +12,13 @@ from hypothesis.stateful import (
     rule,
 )
 
-from tests.conftest import fleet_on
 from tests.machine.clock import Clock
 from tests.machine.judge import Judge, Watched
 from tests.machine.model import REGIONS, Model, Place
 from tests.redis_keys import connected, flush
 from tests.scripts.world import PLACE, client_of, keys_at
 from tradewind.errors import StoreUnavailable
+from tradewind.fleet import Fleet
 from tradewind.local.scratch import RedisProcess
 from tradewind.state import State
 from tradewind.store.region_store import RegionStore
@@ -82,6 +82,7 @@ class World(RuleBasedStateMachine):
     """One partition in two regions, and what somebody holds in hand of it."""
 
     servers: ClassVar[list[RedisProcess]]
+    fleet: ClassVar[Fleet]  # on these
     steps: ClassVar[int] = 0  # of all runs
 
     def __init__(self) -> None:
@@ -94,7 +95,7 @@ class World(RuleBasedStateMachine):
             for name, server in zip(REGIONS, self.servers, strict=False)
         }
         self.clock = Clock(self.raw)
-        fleet = fleet_on(self.servers)
+        fleet = self.fleet
         self.plain = {name: RegionStore(fleet.regions[name], fleet) for name in REGIONS}
         for store in self.plain.values():
             self.run(store.start())

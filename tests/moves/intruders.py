@@ -1,9 +1,11 @@
 """Who comes between: a client, an operator, the task's own end. As routers do it."""
 
 from router.cancel import Canceller
+from router.dead import Filter
 from router.job import Deadline
 from router.keys import Keys
 from router.lookup import Lookup
+from router.redrive import DeadWork, Done
 from router.watch import Watches
 from tests.moves.world import EXPIRES_MS, HERE, REGIONS, Submitted, World
 from tests.scripts.world import PARTITIONS, PLACE, an_id
@@ -24,6 +26,7 @@ class Intruders:
         self._stores = world.plain
         self.lookup = Lookup(self._stores, PARTITIONS)
         self.was_cancelled = False
+        self.was_purged = False
         self.has_expired = False
         self.redriven_after: int | None = None  # stays at the time
 
@@ -34,6 +37,8 @@ class Intruders:
                 await self._cancel()
             case "redrive":
                 await self._redrive()
+            case "purge":
+                await self._purge()
             case "expiry":
                 left_ms = EXPIRES_MS + 1_000 - self._world.passed_ms
                 await self._world.advance(max(0, left_ms))
@@ -59,8 +64,19 @@ class Intruders:
         self.was_cancelled = answer.cancelled
         self._tell("cancel", f"{answer.cancelled}, {answer.record.state}")
 
+    async def _purge(self) -> None:
+        fleet = self._world.fleet
+        work, done = DeadWork(fleet, self._stores, Keys(fleet, self._stores)), Done()
+        wanted = Filter(REGIONS, task_ids=frozenset({self._submitted.task_id}))
+        deadline = Deadline.after(PATIENCE_S, is_callers=False)
+        await work.purge(wanted, done, dry_run=False, deadline=deadline)
+        self.was_purged = done.count > 0
+        self._tell("purge", f"{done.counts}, silent {sorted(done.silent)}")
+
     async def _redrive(self) -> None:
         for name in REGIONS:
+            if name in self._world.out:
+                continue
             found = await self._stores[name].read(self._submitted.task_id)
             if isinstance(found, Record) and found.state is State.DEAD_LETTER:
                 done = await self._stores[name].redrive(found.task_id, found.epoch)
@@ -73,6 +89,9 @@ class Intruders:
     async def submit_again(self, who: str) -> None:
         """A repeat or a duplicate: it gets the first task's id, wherever its router looks."""
         mark, first = self._submitted.mark, self._submitted.task_id
+        if self._submitted.home in self._world.out:
+            self._tell(who, "the home of its key is out")
+            return
         home = self._stores[self._submitted.home]
         again = self._submitted.task._replace(task_id=an_id(PLACE, self._submitted.home))
         ((answer,), _) = await home.enqueue([again], timeout_s=5)

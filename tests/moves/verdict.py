@@ -1,12 +1,13 @@
 """What must be true once nobody has anything left to do."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tests.machine.dump import Dump, Fields
 from tests.machine.judge import is_found
 from tests.machine.tidy import left_behind, wrong_counts
-from tests.moves.matrix import Case
+from tests.moves.matrix import LONG, Case
 from tests.moves.play import Play
+from tests.moves.wire import OUTSIDE
 from tests.moves.world import FAR, HERE, THERE
 from tests.scripts.world import PLACE
 from tradewind import codec
@@ -23,7 +24,8 @@ _STATES = {number: state for state, number in codec.STATES.items()}
 async def wrongs(play: Play) -> list[str]:
     """All that is wrong."""
     seen = play.world.look()
-    found = [*_indices(seen), *await _repairs(play)]
+    found = [line for line in play.world.told if OUTSIDE in line]
+    found += [*_indices(seen), *await _repairs(play)]
     copies = _copies(play, seen)
     if len(copies) > 1:
         found.append(f"copies in {sorted(copies)}")
@@ -83,37 +85,54 @@ async def _as_found(play: Play, copies: set[str]) -> Record | str | None:
     except UnknownTask:
         record = None
     if record is None:
-        is_over = play.runs or play.intruders.was_cancelled or play.intruders.has_expired
+        who = play.intruders
+        is_over = play.runs or who.was_cancelled or who.was_purged or who.has_expired
         return None if is_over or _may_have_expired(play.case) else "lost"
+    if play.intruders.was_purged:
+        return f"purged, and it is {record.state} in {record.region}"
     if {record.region} != copies:
         return f"routers find it in {record.region}, it is in {sorted(copies)}"
     return record
 
 
 def _may_have_expired(case: Case) -> bool:
-    return case.intruder == "expiry" and case.sleep == "long"
+    return case.intruder == "expiry" and LONG in {case.fault.lasts, case.second.lasts}
 
 
 def _history(play: Play, record: Record) -> Iterator[str]:
     matter = play.case.matter
     stays = codec.hops(record.hops)
     told = [(s.region, _STATES[s.state], s.attempts, s.reason) for s in stays]
+    if play.came_back:
+        yield from _there_and_back(play, record, [(stay.region, stay.reason) for stay in stays])
+        return
     expected = [(FAR, State.DEAD_LETTER, 1, "exhausted")] if matter.guest else []
     if record.region != HERE:
         expected.append((HERE, *_stay(play)))
     if told != expected:
         yield f"history {told}, not {expected}"
     since = play.intruders.redriven_after or 0
-    hops = sum(stay[1] is State.DEAD_LETTER for stay in told[since:])
+    revived = [stay for stay in told[since:] if stay[3] != "evacuation"]
+    hops = sum(stay[1] is State.DEAD_LETTER for stay in revived)
     if record.state not in FINAL and record.hop_count != hops:
         yield f"{record.hop_count} moves after a death, not {hops}"
+
+
+def _there_and_back(play: Play, record: Record, told: Sequence[tuple[str, str]]) -> Iterator[str]:
+    expected = [(FAR, "exhausted")] if play.case.matter.guest else []
+    expected += [(HERE, _stay(play)[2]), (play.came_back, "evacuation")]
+    expected += [(HERE, "evacuation")] if record.region != HERE else []
+    if told != expected:
+        yield f"history {told}, not {expected}"
 
 
 def _stay(play: Play) -> tuple[State, int, str]:
     """How its stay at the source ended."""
     matter = play.case.matter
     died = "exhausted" if matter.reason == "evacuation" else matter.reason
-    if play.intruders.redriven_after is not None:
+    if play.case.rests:
+        died = "evacuation"  # it left as what it is
+    if play.intruders.redriven_after == int(matter.guest):
         # Nobody serves the queue there, so what waits again is rescued.
         return State.PENDING, 0, matter.reason if matter.reason == "evacuation" else "unserved"
     if matter.former is State.DEAD_LETTER:
@@ -124,11 +143,21 @@ def _stay(play: Play) -> tuple[State, int, str]:
 def _place(play: Play, record: Record) -> Iterator[str]:
     """Whatever nobody came between has left in the end."""
     matter, route = play.case.matter, play.case.route
-    if play.case.intruder in {"cancel", "redrive", "expiry"} or play.runs:
+    if play.case.intruder in {"cancel", "redrive", "purge", "expiry"} or play.runs:
+        return
+    if play.came_back:
+        return
+    if route == "left":
+        if record.region != HERE or not record.settled:
+            yield f"it is not settled where it died, but {record.state} in {record.region}"
         return
     goals = {FAR} if route == "elsewhere" else {THERE}
-    if route == "elsewhere" and play.case.sleep:
+    if route == "elsewhere" and play.case.fault.lasts + play.case.second.lasts:
         goals.add(THERE)  # it has room again once somebody wakes up
+    if play.case.rests:
+        goals.add(FAR)
+    if play.has_closed:
+        goals |= {THERE} if route == "elsewhere" else {HERE}
     if FAR in goals and matter.guest and matter.former is State.DEAD_LETTER:
         goals = {*goals, HERE} - {FAR}  # it has been there
     if record.region not in goals:
@@ -136,7 +165,7 @@ def _place(play: Play, record: Record) -> Iterator[str]:
 
 
 async def _ledger(play: Play) -> list[str]:
-    if play.intruders.was_cancelled:
+    if play.intruders.was_cancelled or play.intruders.was_purged:
         return []  # its key is free again
     try:
         await play.intruders.submit_again("whoever submits it again")
@@ -148,7 +177,8 @@ async def _ledger(play: Play) -> list[str]:
 async def _runs(play: Play, record: Record | None) -> list[str]:
     """It runs once, whoever could claim it; what has ended does not run."""
     runs, promises = play.runs, play.intruders
-    ended = promises.was_cancelled or (record is not None and record.state in FINAL)
+    is_gone = promises.was_cancelled or promises.was_purged
+    ended = is_gone or (record is not None and record.state in FINAL)
     wanted = 1
     if record is None or ended:
         wanted = runs
@@ -160,6 +190,6 @@ async def _runs(play: Play, record: Record | None) -> list[str]:
     for _ in range(2):
         runs += await play.world.run_all()
     found = [f"it ran {runs} times, not {wanted}"] if runs != wanted else []
-    if promises.was_cancelled and runs:
-        found.append(f"cancelled, and it ran {runs} times")
+    if is_gone and runs:
+        found.append(f"cancelled or purged, and it ran {runs} times")
     return found

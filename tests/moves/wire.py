@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from tests.moves.matrix import SEAL, STEPS, UNCLOCKED, UNSURE
+from tests.moves.matrix import LONG, SEAL, STEPS, UNCLOCKED, UNSURE, WELL
 from tests.scripts.world import PLACE, client_of
 from tradewind.errors import StoreError, StoreUnavailable
 from tradewind.store.nodes import Nodes
@@ -12,6 +12,7 @@ from tradewind.store.region_client import RegionClient
 from tradewind.store.region_store import RegionStore
 
 WATCHED = frozenset(step for steps in STEPS.values() for step in steps)
+OUTSIDE = "sent out of the fence"
 
 Send = Callable[[], Awaitable[Any]]
 
@@ -36,77 +37,101 @@ class Surroundings:
 
 
 class Wire:
-    """Between one courier and all regions. `told` gets a line for each step."""
+    """Between one courier and all regions. `told` gets a line for each step.
+
+    `out`: regions that do not answer anybody, for now. `home`: the region that tasks leave.
+    """
 
     def __init__(
-        self, who: str, stores: Mapping[str, RegionStore], around: Surroundings, told: list[str]
+        self,
+        who: str,
+        stores: Mapping[str, RegionStore],
+        around: Surroundings,
+        *,
+        home: str,
+        out: set[str],
+        told: list[str],
     ) -> None:
         """From now on nothing reaches the stores but through this."""
-        self._who, self._around, self._told = who, around, told
-        self._is_dead = False
-        self.fault, self.step = "", ""  # what is to happen, and where
-        self.has_failed = False
+        self._who, self._around, self._home, self._out = who, around, home, out
+        self._told = told
+        self.fault = WELL  # what is to happen, and where
+        self.is_dead = self.has_failed = False
         self.asleep, self.wake = asyncio.Event(), asyncio.Event()
-        self._last = ""  # step that was taken in a region
-        self._has_lost = ""  # the region that has lost what was not sealed
+        self.closed: set[str] = set()  # regions out of the fence, as its courier knows
+        self._last: dict[str, str] = {}  # step that was answered, by region
         for name, store in stores.items():
             store.seal = self._seals(name, store, type(store).seal)
             client: Any = client_of(store)
             # The methods of the classes: an earlier case has left its own wire here.
             kind: Any = RegionClient
             client.run = self._runs(name, client, kind.run)
-            client.plain = self._reads(client, kind.plain)
+            client.plain = self._reads(name, client, kind.plain)
             client.nodes.server_now_ms = self._clocks(name, client.nodes, Nodes.server_now_ms)
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether its courier stands still."""
+        return self.asleep.is_set() and not self.wake.is_set()
 
     def _runs(self, region: str, client: Any, run: Any) -> Any:
         async def through(call: Any, **kwargs: Any) -> Any:
             step = call.script.name
 
             async def send() -> Any:
+                self._must_answer(region)
                 return await run(client, call, **kwargs)
 
-            if self._is_dead:
+            if self.is_dead:
                 raise Killed
             if step not in WATCHED:
                 return await send()
-            self._last = step
-            return await self._takes(region, step, send)
+            if step == "import_task" and region in self.closed:
+                self._tell(step, region, OUTSIDE)
+            reply = await self._takes(region, step, send)
+            self._last[region] = step
+            return reply
 
         return through
 
     def _seals(self, region: str, store: Any, seal: Any) -> Any:
-        async def send() -> list[bool]:
-            if self._has_lost == region:
-                self._has_lost = ""
-                raise StoreUnavailable(region, "cut", sent=True)
-            return [await seal(store, PLACE)]
+        async def through(_partition: int, *args: Any) -> bool:
+            async def send() -> list[bool]:
+                self._must_answer(region)
+                return [await seal(store, PLACE, *args)]
 
-        async def through(_partition: int) -> bool:
-            if self._is_dead:
+            if self.is_dead:
                 raise Killed
-            step = "begin_export" if region == self.home else self._last
+            step = self._last.pop(region, "")
+            if region == self._home and step != "ack_export":
+                step = "begin_export"  # perhaps by the courier before
             (is_safe,) = await self._takes(region, SEAL + step, send)
             return is_safe
 
         return through
 
-    def _reads(self, client: Any, plain: Any) -> Any:
+    def _reads(self, region: str, client: Any, plain: Any) -> Any:
         async def through(*args: Any, **kwargs: Any) -> Any:
-            if self._is_dead:
+            if self.is_dead:
                 raise Killed
+            self._must_answer(region)
             return await plain(client, *args, **kwargs)
 
         return through
 
     def _clocks(self, region: str, nodes: Any, now_ms: Any) -> Any:
         async def through(partition: int) -> int:
-            if self.fault == UNCLOCKED and not self.has_failed and region != self.home:
+            # Imports ask the others for the time.
+            if self.fault.kind == UNCLOCKED and not self.has_failed and region != self._home:
                 await self._sleeps("the clock of", region)
+            self._must_answer(region)
             return await now_ms(nodes, partition)
 
         return through
 
-    home = ""  # the region that tasks leave: imports ask the others for the time
+    def _must_answer(self, region: str) -> None:
+        if region in self._out:
+            raise StoreUnavailable(region, "out", sent=False)
 
     async def _takes(self, region: str, step: str, send: Send) -> Any:
         async def carry() -> Any:
@@ -119,38 +144,46 @@ class Wire:
             return reply
 
         await self._around.reached(step)
-        if self.has_failed or step != self.step or self.fault == UNCLOCKED:
+        kind, is_here = self.fault.kind, step == self.fault.step and region not in self._out
+        if self.has_failed or not is_here or kind == UNCLOCKED:
             return await carry()
         self.has_failed = True
         return await self._fails(region, step, carry)
 
     async def _fails(self, region: str, step: str, carry: Send) -> Any:
-        cut = StoreUnavailable(region, "cut", sent=self.fault != "not sent")
-        bring_back = self._around.remember(region)
-        if self.fault == "asleep before":
+        kind = self.fault.kind
+        if kind == "asleep before":
             await self._sleeps(step, region)
             return await carry()
-        outcome: Any = cut
-        if self.fault not in {"killed before", "not sent"}:
-            try:
-                outcome = await carry()
-            except StoreError as error:
-                outcome = error
+        outcome: Any = None
+        if kind not in {"killed before", "not sent"}:
+            outcome = await self._done(region, carry)
         self._tell(step, region, f"[{self.fault}]")
-        if self.fault.startswith("lost"):
-            bring_back()
-            self._has_lost = region
-        if self.fault in {"killed before", "killed after", "lost with its courier"}:
-            self._is_dead = True
+        if kind in {"killed before", "killed after", "lost with its courier"}:
+            self.is_dead = True
             raise Killed
-        if self.fault == "asleep after":
+        if kind == "asleep after":
             await self._sleeps(step, region)
-        if self.fault == UNSURE:
+        if kind == UNSURE:
             return [False]
-        if self.fault in {"not sent", "answer lost", "lost"}:
-            raise cut
+        if kind in {"not sent", "answer lost", "lost"}:
+            raise StoreUnavailable(region, "cut", sent=kind != "not sent")
         if isinstance(outcome, StoreError):
             raise outcome
+        return outcome
+
+    async def _done(self, region: str, carry: Send) -> Any:
+        """Carry it out, and undo it if that is lost. Returns what was answered, or the error."""
+        is_lost = self.fault.kind.startswith("lost")
+        bring_back = self._around.remember(region) if is_lost else None
+        try:
+            outcome = await carry()
+        except StoreError as error:
+            outcome = error
+        if bring_back is not None:
+            bring_back()
+            if self.fault.lasts == LONG:
+                self._out.add(region)
         return outcome
 
     async def _sleeps(self, step: str, region: str) -> None:

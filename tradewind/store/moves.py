@@ -8,10 +8,17 @@ from typing import Any, Final, Literal, cast
 
 from tradewind.errors import IdentityMismatch
 from tradewind.ids import birth_ms
-from tradewind.limits import EVACUATED_MS, IMPORT_MEMORY_MS, MIB, NOT_AFTER_MS, SECOND_MS
+from tradewind.limits import (
+    EVACUATED_MS,
+    IMPORT_MEMORY_MS,
+    MIB,
+    NOT_AFTER_MS,
+    SECOND_MS,
+    TELL_FIRST_MS,
+)
 from tradewind.ports import ImportAnswer
-from tradewind.state import State
-from tradewind.store import layout, replies
+from tradewind.state import Mark, State
+from tradewind.store import layout, replies, resting, tallies
 from tradewind.store.keys import PartitionKeys
 from tradewind.store.letters import LETTERS, word
 from tradewind.store.role import partition_in, unless_default
@@ -84,6 +91,7 @@ class OutboxRole(MoveRole):
         limit: int,
         older_than_ms: int | None = None,
         groups: Sequence[str] | None = None,
+        pools: Sequence[str] = (),
     ) -> LanePart:
         """What waits in a part of a lane; see ports.Outbox."""
         keys = self._client.keys[partition]
@@ -93,16 +101,17 @@ class OutboxRole(MoveRole):
             {"lane": keys.lane(lane)},
             {
                 "prefix": keys.prefix,
-                "is_due": int(lane.kind == "due"),
+                "set": lane.kind if lane.kind in {"due", "dead"} else "",
                 "offset": offset,
                 "limit": limit,
                 "groups": _groups(groups),
                 "older_ms": _or_never(older_than_ms),
                 "bytes": _PART_BYTES,
+                "pools": ",".join(pools),
             },
         )
-        _, now_ms, seen, more, *items = cast("list[Any]", await self._client.run(call))
-        return LanePart(tuple(self._records(items)), seen, more == 1, int(now_ms))
+        _, now_ms, seen, more, unseen, *items = cast("list[Any]", await self._client.run(call))
+        return LanePart(tuple(self._records(items)), seen, more == 1, int(now_ms), unseen)
 
     async def keep(self, record: Record, *, reason: str, retry_after_ms: int | None) -> bool:
         """It stays, and says why; see ports.Outbox."""
@@ -159,11 +168,20 @@ class OutboxRole(MoveRole):
                 "groups": ",".join(groups),
                 "reason": reason or "",
                 "state": LETTERS[record.state],
+                "tell_ms": TELL_FIRST_MS,
             },
         )
         if reply[0] != "ok":
             return None
         return replies.exported(self.region, record.task_id, reply[2], int(reply[1]))
+
+    async def is_moving(self, task_id: str, epoch: int, target: str) -> bool:
+        """Whether this move has begun and not ended; see ports.Outbox."""
+        partition = partition_in(task_id)
+        command = ["HMGET", self._client.keys[partition].task(task_id), "s", "ep", "mt"]
+        (found,) = cast("list[Any]", await self._client.plain(partition, [command]))
+        move = [LETTERS[State.MOVING], str(epoch), target]
+        return found == [part.encode() for part in move]
 
     async def ack_export(
         self, task_id: str, epoch: int, target: str, *, keep_ms: int, order_ms: int = 0
@@ -195,9 +213,9 @@ class OutboxRole(MoveRole):
         parts = await asyncio.gather(*map(self._evacuated, range(self.partitions)))
         moved, remaining, kept = 0, 0, Counter[str]()
         for counts, tally in parts:
-            stays = replies.kept(tally, order_ms)
-            moved += replies.moved(tally, order_ms)
-            remaining += max(0, replies.waiting(counts) - stays.total())
+            stays = tallies.kept(tally, order_ms)
+            moved += tallies.moved(tally, order_ms)
+            remaining += max(0, tallies.waiting(counts) - stays.total())
             kept.update(stays)
         return Evacuated(moved, remaining, kept)
 
@@ -272,7 +290,7 @@ class InboxRole(MoveRole):
                 "fence": ",".join(task.record.fence),
                 "token": task.record.token,
                 "hops": hops,
-                "hop_count": task.hop_count + died,
+                "hop_count": task.hop_count + task.is_revived,
                 "max_crashes": unless_default(task.max_crashes),
                 "done_key": task.done_key,
                 "age_ms": task.record.created_ms - birth_ms(task_id),
@@ -280,6 +298,7 @@ class InboxRole(MoveRole):
                 "keep_ms": self._kept_ms(task.queue, task.done_key),
                 "crashes": crashes or "",
                 "delay_ms": delay_ms,
+                "rests": "" if task.resting is None else resting.text(task.record, task.resting),
             },
         )
         reply = await self._client.run(call, timeout_s=timeout_s)
@@ -290,6 +309,13 @@ class InboxRole(MoveRole):
                 raise IdentityMismatch(self.region, "deployment", deployment, expected)
             raise IdentityMismatch(self.region, "region", region, self.region)
         return cast("ImportAnswer", reply[0])
+
+    async def remembered(self, task_id: str) -> tuple[int, int]:
+        """Epochs of the last import that came and the last refused; see ports.Inbox."""
+        keys = self._client.keys[partition_in(task_id)]
+        commands = [["GET", keys.memory(task_id)], ["HMGET", keys.task(task_id), "s", "ep"]]
+        memory, record = await self._client.plain(partition_in(task_id), commands)
+        return _remembered(cast("bytes", memory or b""), cast("list[Any]", record))
 
     async def settle_import(self, task_id: str, epoch: int) -> bool:
         """The memory of this import may expire; see ports.Inbox."""
@@ -339,6 +365,15 @@ def _move_keys(keys: PartitionKeys, task_id: str) -> dict[str, str]:
         "hooks": keys.hooks,
         "evacuated": keys.evacuated,
     }
+
+
+def _remembered(memory: bytes, record: Sequence[bytes | None]) -> tuple[int, int]:
+    words = memory.split()
+    told = {kind: int(epoch) for kind, epoch in zip(words[::2], words[1::2], strict=True)}
+    came, (state, epoch) = told.get(b"in", -1), record
+    if state is not None and word(state) != Mark.REFUSED:
+        came = max(came, int(epoch or 1))
+    return came, told.get(b"no", -1)
 
 
 def _groups(groups: Sequence[str] | None) -> str:

@@ -95,7 +95,13 @@ class Abroad:
             store,
             fleet,
             targets,
-            Views(self._pool.region, fleet, targets, self._clock),
+            Views(
+                self._pool.region,
+                fleet,
+                targets,
+                self._clock,
+                allow_eviction=self._pool.allow_eviction,
+            ),
             clock=self._clock,
             control=self._control,
             of=self._pool.region,
@@ -118,10 +124,10 @@ class Abroad:
         now_ms = self._clock.monotonic_ms()
         try:
             workers = await one.store.workers()
-        except StoreError:
+        except StoreError as error:
             one.empty_since_ms = None  # nothing is known of it
             one.courier.served.missed()
-            one.reach.interrupted()
+            one.reach.failed(error)
             return
         one.courier.saw(worker.heartbeat for worker in workers)
         if workers:
@@ -158,7 +164,7 @@ class Abroad:
             if await one.courier.wanted(partition, swept):
                 await self._stand_in(one, partition)
         except StoreError as error:
-            one.reach.interrupted()
+            one.reach.failed(error)
             extra = {"of": one.store.region, "partition": partition, "reason": str(error)}
             _log.debug("a visit failed", extra=extra)
 

@@ -1,4 +1,4 @@
-"""How many waiting tasks may leave now: by what the target completes, and by an order's rate.
+"""How many tasks may leave now: by what the target completes, and by an order's rate.
 
 Couriers agree on nothing but the leases of partitions. Whoever holds some of a region's leases
 takes the same share of every rate: the shares add up to one, whoever holds which. What the targets
@@ -79,8 +79,15 @@ class Allowance:
                 left = (most - queue_length(view) + view.free_slots) * share
                 self._rooms[view.name] = _Room(left, view)
 
-    def take(self, target: str) -> bool:
-        """Whether one more task may leave for `target` now; if so, it counts."""
+    def take(self, target: str, *, rests: bool = False) -> bool:
+        """Whether one more task may leave for `target` now; if so, it counts.
+
+        A dead letter that `rests` there is nobody's work: only an order's rate holds it up.
+        """
+        if rests:
+            is_open = self._order.tokens >= 1
+            self._order.tokens -= is_open
+            return is_open
         bucket, room = self._rates.get(target), self._rooms.get(target)
         if bucket is None or room is None:
             return False

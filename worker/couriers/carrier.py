@@ -7,6 +7,7 @@ goes on from the state it finds.
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 from tradewind import codec, ids, metrics
@@ -22,8 +23,7 @@ from tradewind.limits import (
     SECOND_MS,
     SWEEP_EVERY_MS,
 )
-from tradewind.ports import Audits, ImportAnswer, Inbox, Outbox, Vitals
-from tradewind.state import State
+from tradewind.ports import Audits, Durables, ImportAnswer, Inbox, Outbox, Vitals
 from tradewind.task import Exported
 
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Source(Outbox, Audits, Protocol):
     """What a courier needs of the region that tasks leave."""
 
 
-class Target(Inbox, Vitals, Protocol):
+class Target(Inbox, Vitals, Durables, Protocol):
     """What it needs of another region."""
 
 
@@ -87,17 +87,25 @@ class Carrier:
                 extra={"task_id": task_id, "target": name},
             )
             return False
-        if name not in self._fleet.inside(exported.record.fence):
-            return await self._turn_back(exported, target, "the target left the fence")
-        partition = ids.parse(task_id).partition
-        if not await self._source.seal(partition):
+        if not await self._source.seal(ids.parse(task_id).partition):
             self._unsure(exported, self._source.region)
             return False
+        if not await self._source.is_moving(task_id, exported.epoch, name):
+            return False  # somebody has ended it meanwhile, or the region has lost that it began
+        return await self._bring(exported, target, read_ms)
+
+    async def _bring(self, exported: Exported, target: Target, read_ms: float) -> bool:
+        """From an export that lasts."""
+        task_id, name = exported.record.task_id, exported.target
+        # Not before: to be sure took a second or two, and the fence of this moment counts.
+        if name not in self._fleet.inside(exported.record.fence):
+            return await self._turn_back(exported, target, "the target left the fence")
         try:
             answer = await self._import(exported, target, read_ms)
-            is_safe = answer not in {"imported", "known"} or await target.seal(partition)
-        except StoreFull:  # nothing was stored there: look for another region
-            self._on_full(name)
+            is_safe = answer in {"imported", "known"} and await self._has_come(exported, target)
+        except StoreFull as error:  # nothing was stored there: look for another region
+            if not error.partly:
+                self._on_full(name)
             return await self._turn_back(exported, target, f"{name}: full")
         except StoreError as error:
             # Perhaps imported, perhaps not. It stays MOVING, and the next pass repeats the import.
@@ -123,13 +131,32 @@ class Carrier:
         extra = {"task_id": exported.record.task_id, "of": region}
         _log.warning("a move waits until its last step is on a replica, or on disk", extra=extra)
 
+    # A step lasts once its region says that it is sealed and, asked afterwards, still has it: a
+    # node that crashed in between, and is back, seals what it has.
+
+    async def _has_come(self, exported: Exported, target: Target) -> bool:
+        task_id, epoch = exported.record.task_id, exported.epoch
+        if not await target.seal(ids.parse(task_id).partition):
+            return False
+        came, _ = await target.remembered(task_id)
+        return came >= epoch
+
+    async def _is_refused(self, exported: Exported, target: Target) -> bool:
+        task_id, epoch = exported.record.task_id, exported.epoch
+        if not await target.seal(ids.parse(task_id).partition):
+            return False
+        _, refused = await target.remembered(task_id)
+        return refused >= epoch
+
     async def _import(self, exported: Exported, target: Target, read_ms: float) -> ImportAnswer:
-        passed_ms = self._clock.monotonic_ms() - read_ms
+        passed_ms = int(self._clock.monotonic_ms() - read_ms)
+        if (resting := exported.resting) is not None:
+            exported = replace(exported, resting=resting.after(passed_ms))
         return await target.import_task(
             exported,
             hops=self._hops(exported),
             timeout_s=_IMPORT_TIMEOUT_S,
-            delay_ms=max(0, exported.delay_ms - int(passed_ms)),
+            delay_ms=max(0, exported.delay_ms - passed_ms),
             is_fresh=lambda: self._clock.monotonic_ms() - read_ms <= _TRUST_MS,
         )
 
@@ -145,10 +172,16 @@ class Carrier:
             self._count(exported, "moved")
             self._moved.setdefault(exported.reason, Counter())[name] += 1
             extra = {"task_id": task_id, "target": name, "reason": exported.reason}
-            # What waits leaves by the thousand: of that the metric tells, and the task's own hops.
-            level = logging.INFO if exported.former is State.DEAD_LETTER else logging.DEBUG
+            # Others leave by the thousand: of these the metric tells, and the task's own hops.
+            level = logging.INFO if exported.is_revived else logging.DEBUG
             _log.log(level, "a task was moved", extra=extra)
-        await target.settle_import(task_id, epoch)
+        # Were the pointer lost once the target has forgotten, the task would be imported again.
+        is_safe = await self._source.seal(ids.parse(task_id).partition)
+        if await self._source.is_moving(task_id, epoch, name):
+            self._unsure(exported, self._source.region)
+            return False
+        if is_safe:  # else the target asks about it once it is old
+            await target.settle_import(task_id, epoch)
         return True
 
     async def _turn_back(self, exported: Exported, target: Target, reason: str) -> bool:
@@ -156,7 +189,7 @@ class Carrier:
         task_id, epoch, name = exported.record.task_id, exported.epoch, exported.target
         if await target.refuse_import(task_id, epoch) == "imported":
             return await self._let_go(exported, target)
-        if not await target.seal(ids.parse(task_id).partition):  # its promise has to last
+        if not await self._is_refused(exported, target):  # its promise has to last
             self._unsure(exported, name)
             return False
         state = await self._source.abort_export(
@@ -170,14 +203,13 @@ class Carrier:
     def _hops(self, exported: Exported) -> bytes:
         """The stays so far, the one that ends now included; the same at every repeat."""
         record = exported.record
-        died = exported.former is State.DEAD_LETTER
         return codec.add_hop(
             record.hops,
             region=self._source.region,
             state=exported.former,
             attempts=record.attempts,
             reason=exported.reason,
-            at_ms=record.finished_ms if died else exported.begun_ms,
+            at_ms=record.finished_ms if exported.is_revived else exported.begun_ms,
         )
 
     async def tell(self, who: str) -> None:

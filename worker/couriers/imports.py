@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from tradewind import codec
+from tradewind import codec, ids
 from tradewind.errors import StoreError
 from tradewind.fleet import Fleet
 from tradewind.limits import REQUEST_ID_WINDOW_MS, UNSETTLED_IMPORT_MS
@@ -38,6 +38,14 @@ class Origin(Protocol):
     async def ack_export(
         self, task_id: str, epoch: int, target: str, *, keep_ms: int, order_ms: int = 0
     ) -> bool:
+        """See ports.Outbox."""
+        ...
+
+    async def seal(self, partition: int) -> bool:
+        """See ports.Outbox."""
+        ...
+
+    async def is_moving(self, task_id: str, epoch: int, target: str) -> bool:
         """See ports.Outbox."""
         ...
 
@@ -78,16 +86,15 @@ class Imports:
         return list(self._others)
 
     async def _heard(self, name: str, task_id: str, epoch: int) -> bool:
-        """A region that still holds the move lets go of it. False: it does not answer."""
+        """A region that still holds the move lets go of it. False: perhaps it has not."""
         try:
-            await self._ask(name, task_id, epoch)
+            return await self._ask(name, task_id, epoch)
         except StoreError as error:
             extra = {"of": name, "task_id": task_id, "reason": str(error)}
             _log.info("an import is not settled yet", extra=extra)
             return False
-        return True
 
-    async def _ask(self, name: str, task_id: str, epoch: int) -> None:
+    async def _ask(self, name: str, task_id: str, epoch: int) -> bool:
         there = await self._others[name].read(task_id)
         here = self._home.region
         if (
@@ -98,6 +105,10 @@ class Imports:
             queue = self._fleet.queue(_queue(there))
             keep_ms = max(queue.dedup.window_ms, queue.retention.completed_ms, _KEPT_MS)
             await self._others[name].ack_export(task_id, epoch, here, keep_ms=keep_ms)
+        # What it has let go of has to last there, as for a courier.
+        return await self._others[name].seal(ids.parse(task_id).partition) and (
+            not await self._others[name].is_moving(task_id, epoch, here)
+        )
 
 
 def _queue(record: Record) -> str:

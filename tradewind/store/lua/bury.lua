@@ -35,7 +35,7 @@ for i = 0, (#KEYS - 6) / KEYS_EACH - 1 do
   local item = not_reporting(record, ARGV[a], ARGV[a + 1], ARGV[a + 2], 'DEAD_LETTER', true)
     or cancelled_instead(keys.counts, leases, prefix, record, ARGV[a], now_ms)
   if not item then
-    local queue = redis.call('HGET', record, 'q')
+    local queue = redis.call('HGET', record, 'q') or 'default' -- see lib/read
     redis.call('HSET', record, 'ek', ARGV[a + 7], 'em', ARGV[a + 8], 'et', ARGV[a + 9])
     redis.call('ZREM', leases, ARGV[a])
     count(keys.counts, 'r:' .. queue, -1)

@@ -20,7 +20,7 @@ for i = 0, (#KEYS - 2) / KEYS_EACH - 1 do
   local item = not_reporting(record, ARGV[a], ARGV[a + 1], ARGV[a + 2], 'CANCELLED')
   if not item then
     redis.call('ZREM', leases, ARGV[a])
-    count(counts, 'r:' .. redis.call('HGET', record, 'q'), -1)
+    count(counts, 'r:' .. (redis.call('HGET', record, 'q') or 'default'), -1) -- see lib/read
     ended(prefix, record, ARGV[a], 'CANCELLED', now_ms, ARGV[a + 3])
     item = { 'ok', ARGV[a] }
   end

@@ -4,6 +4,7 @@
 -- KEYS[1] counts  HASH
 -- KEYS[2] leases  ZSET  task_id -> lease_until_ms
 -- ARGV[1] prefix  of the partition's keys: done marks are learnt from records
+-- ARGV[2] tight   int, 1 where this server is nearly full: see lib/spare
 -- EACH KEYS record  HASH
 -- EACH ARGV task_id
 -- EACH ARGV token         int
@@ -13,8 +14,8 @@
 -- EACH ARGV content_type
 -- RETURNS {"ok", item...}; item: task_id, as recorded | {"ok", task_id}, as it was already
 -- RETURNS | {"lost", task_id, state} | {"missing", task_id} | {"moving"}
--- @include read now here pieces counts changed ended held done
-local counts, leases, prefix = KEYS[1], KEYS[2], ARGV[1]
+-- @include read now here pieces counts changed ended held done spare
+local counts, leases, prefix, is_tight = KEYS[1], KEYS[2], ARGV[1], ARGV[2] == '1'
 local KEYS_EACH, ARGV_EACH = 1, 6
 -- Most records have nothing but what every run has: s, p, c, q, n, rv, tk, at, wk and sa, and dd
 -- where they were deduplicated. Beside these there is nothing to read then, and wk and dd are
@@ -43,12 +44,12 @@ if not all_here(touched) then
 end
 local reply, sums, gone = { 'ok' }, {}, {}
 for i = 0, items - 1 do
-  local record, a = KEYS[3 + i * KEYS_EACH], 2 + i * ARGV_EACH
+  local record, a = KEYS[3 + i * KEYS_EACH], 3 + i * ARGV_EACH
   local v = seen[record]
   local item = not_held_by(v, ARGV[a], ARGV[a + 1], ARGV[a + 2], 'COMPLETED')
   if not item then
     v[1] = 'COMPLETED' -- a second report within this call is a repeat
-    local more = v[6]
+    local more, result = v[6], is_tight and spare(record, ARGV[a + 4]) or ARGV[a + 4]
     if more[3] then redis.call('HSET', record, 'cr', more[4] - 1) end -- see not_reporting
     if more ~= NONE then redis.call('HDEL', record, 'mc', 'et', 'ex', 'xk', 'bk', 'dd', 'hc') end
     if ARGV[a + 5] ~= 'application/json' then -- else readers know what it is
@@ -56,16 +57,16 @@ for i = 0, items - 1 do
     end
     if v[7] and more == NONE then
       end_as(prefix, record, ARGV[a], v[4], nil, 'COMPLETED', now_ms, ARGV[a + 3],
-        'wk', '', 'rs', ARGV[a + 4], 'dd', '')
+        'wk', '', 'rs', result, 'dd', '')
     else
       end_as(prefix, record, ARGV[a], v[4], more[2], 'COMPLETED', now_ms, ARGV[a + 3],
-        'wk', '', 'rs', ARGV[a + 4])
+        'wk', '', 'rs', result)
     end
     if marks[i] and left_ms[i] > 0 then
       local keep_ms = math.max(1, math.min(tonumber(ARGV[a + 3]), left_ms[i])) -- SET refuses 0
       redis.call('SET', marks[i], ARGV[a], 'PX', int(keep_ms), 'NX')
     end
-    add(sums, 'r:' .. v[5], -1)
+    add(sums, 'r:' .. (v[5] or 'default'), -1) -- see lib/read
     gone[#gone + 1] = ARGV[a]
     item = ARGV[a]
   end

@@ -29,7 +29,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', int(now_ms), 'LI
     return { 'moving' }
   end
   local t = run_of(record, id)
-  local place = t.queue and place_of(t.priority, t.crashes)
+  local place = t.state and place_of(t.priority, t.crashes)
   if place and not here({ list_at(prefix, t.queue, place), hint_of(prefix, t.queue, place) }) then
     return { 'moving' }
   end

@@ -31,20 +31,20 @@ for i = 0, (#KEYS - 6) / KEYS_EACH - 1 do
   local item = not_reporting(record, ARGV[a], ARGV[a + 1], ARGV[a + 2], 'FAILED', true)
     or cancelled_instead(counts, leases, prefix, record, ARGV[a], now_ms)
   if not item then
-    local v = read(record, 'q', 'ex', 'xk', 'pr')
+    local v = read(record, 's', 'q', 'ex', 'xk', 'pr')
     redis.call('HSET', record, 'ek', ARGV[a + 4], 'em', ARGV[a + 5], 'et', ARGV[a + 6])
     redis.call('HDEL', record, 'wk', 'pf', 'pn')
     redis.call('ZREM', leases, ARGV[a])
-    count(counts, 'r:' .. v[1], -1)
-    if is_over(v[2], now_ms) then
-      ended(prefix, record, ARGV[a], 'EXPIRED', now_ms, v[3])
+    count(counts, 'r:' .. v[2], -1)
+    if is_over(v[3], now_ms) then
+      ended(prefix, record, ARGV[a], 'EXPIRED', now_ms, v[4])
       item = { 'ok', ARGV[a], 'EXPIRED' }
     else
       local due_ms = now_ms + tonumber(ARGV[a + 3])
       redis.call('HSET', record, 's', 'FAILED', 'nx', int(due_ms))
-      be_due(due, v[4], ARGV[a], due_ms)
+      be_due(due, v[5], ARGV[a], due_ms)
       may_expire(expiry, record, ARGV[a])
-      count(counts, 'f:' .. v[1], 1)
+      count(counts, 'f:' .. v[2], 1)
       changed(prefix, record, ARGV[a])
       item = { 'ok', ARGV[a] }
     end

@@ -31,7 +31,7 @@
 -- EACH KEYS suspects  LIST  the hint that suspects wait
 -- EACH ARGV queue
 -- RETURNS {"ok", now_ms, depth, promoted, expired_leases, next_due_ms, outbox, moving, imports,
--- RETURNS courier, expired, hooks} | {"moving"}
+-- RETURNS courier, expired, hooks, dead} | {"moving"}
 -- @include read now here places counts wake changed ready ended due waiting over promote expire
 -- @include stale suspects purge carry
 local counts, leases, due = KEYS[1], KEYS[2], { KEYS[3], KEYS[4], KEYS[5] }
@@ -54,7 +54,7 @@ end
 local outbox_due = redis.call('ZCOUNT', outbox, '-inf', until_now) - past.due
 local hooks_due = redis.call('ZCOUNT', hooks, '-inf', until_now) - past.hooks
 local expired = redis.call('ZCOUNT', leases, '-inf', until_now)
-
+local dead_left = redis.call('ZCARD', dead) - #past.ids
 local gone = {}
 promote(prefix, counts, due_now, now_ms, gone)
 purge(counts, dead, dead_until, outbox, hooks, past)
@@ -77,4 +77,4 @@ local expired_now = expire(prefix, counts, due, over, now_ms, gone)
 drop_expiry(expiry, gone)
 return { 'ok', until_now, depth(counts), #due_now, expired, due_now.next_due_ms, outbox_due,
   redis.call('ZCARD', KEYS[9]), redis.call('ZCARD', KEYS[10]), is_courier, expired_now,
-  hooks_due }
+  hooks_due, dead_left }

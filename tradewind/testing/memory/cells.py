@@ -94,7 +94,7 @@ class Cell:
             failure=self.failure,
             hops=self.hops,
             failover=self.failover,
-            settled=self.state in FINAL or self.is_settled,
+            settled=self.state in FINAL or (self.is_settled and self.state is State.DEAD_LETTER),
             target=self.target,
             revision=self.revision,
             expires_ms=self.expires_ms,

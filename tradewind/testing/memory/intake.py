@@ -1,9 +1,13 @@
-"""Storing new tasks, and the ledger of who already submitted them (ports Intake and Ledger)."""
+"""Storing new tasks, and the ledger of who already submitted them.
+
+Ports Intake, Ledger and Durables.
+"""
 
 from collections.abc import Mapping, Sequence
 
 from tradewind import ids
 from tradewind.errors import StoreError
+from tradewind.fleet import Durability
 from tradewind.limits import REQUEST_ID_WINDOW_MS, RESERVATION_LEASE_MS, TOMBSTONE_MS
 from tradewind.state import Mark, State
 from tradewind.task import (
@@ -19,7 +23,7 @@ from tradewind.testing.memory.role import Role
 
 
 class IntakeRole(Role):
-    """See ports.Intake and ports.Ledger."""
+    """See ports.Intake, ports.Ledger and ports.Durables."""
 
     async def enqueue(
         self, tasks: Sequence[NewTask], *, timeout_s: float
@@ -147,6 +151,26 @@ class IntakeRole(Role):
             return True
         del self.room.entries[self._place(mark, task_id), mark.key]
         return True
+
+    # --- Durables
+
+    async def lacks(self) -> Mapping[Durability, str]:
+        """Memory can give what it gives."""
+        return {}
+
+    async def tasks_safe(
+        self, durability: Durability, task_ids: Sequence[str], *, timeout_s: float
+    ) -> Sequence[bool]:
+        """Nothing here outlives the object: whether they are here."""
+        del durability, timeout_s
+        return [self.room.find(task_id) is not None for task_id in task_ids]
+
+    async def entry_safe(
+        self, durability: Durability, mark: LedgerMark, task_id: str, *, timeout_s: float
+    ) -> bool:
+        """The same."""
+        del durability, timeout_s
+        return self._entry(mark, task_id) is not None
 
     def _answer(self, entry: Entry, mark: LedgerMark) -> LedgerHit | None:
         """What an entry says; past its lease the caller adopts an unconfirmed one.

@@ -5,11 +5,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
 from tradewind import ids
-from tradewind.limits import IMPORT_MEMORY_MS
+from tradewind.limits import IMPORT_MEMORY_MS, TELL_FIRST_MS
 from tradewind.ports import ImportAnswer
 from tradewind.state import Event, Mark, State
-from tradewind.task import Evacuated, Exported, Lane, LanePart, MoveReason, Priority, Record
+from tradewind.task import (
+    DEAD,
+    Evacuated,
+    Exported,
+    Lane,
+    LanePart,
+    MoveReason,
+    Priority,
+    Record,
+)
 from tradewind.testing.memory.cells import Cell, Memory, Stub, Tally
+from tradewind.testing.memory.resting import lay, resting_of
 from tradewind.testing.memory.role import Role
 
 _UNSETTLED_PAGE: Final = 128  # as store.moves
@@ -58,10 +68,12 @@ class OutboxRole(Role):
         limit: int,
         older_than_ms: int | None = None,
         groups: Sequence[str] | None = None,
+        pools: Sequence[str] = (),
     ) -> LanePart:
         """What waits among `limit` entries of a lane from `offset` on. No ticket is stale here."""
-        cells = [cell for cell in self.room.cells(partition, *_WAITS) if _lane_of(cell) == lane]
-        cells.sort(key=lambda cell: (cell.due_ms, cell.place, cell.task_id))
+        states = (*_WAITS, State.DEAD_LETTER)
+        cells = [cell for cell in self.room.cells(partition, *states) if _lane_of(cell) == lane]
+        cells.sort(key=lambda cell: (cell.due_ms, cell.place, cell.finished_ms, cell.task_id))
         if older_than_ms is not None and lane.kind == "due":
             cells = [c for c in cells if c.due_ms <= self.room.now_ms - older_than_ms]
         seen = cells[offset : offset + limit]
@@ -71,7 +83,8 @@ class OutboxRole(Role):
             if _inside(cell, groups)
             and (older_than_ms is None or self.room.now_ms - cell.ready_ms >= older_than_ms)
         ]
-        return LanePart(tuple(found), len(seen), len(seen) == limit, self.room.now_ms)
+        unseen = sum(not _inside(cell, groups) and not _inside(cell, pools) for cell in seen)
+        return LanePart(tuple(found), len(seen), len(seen) == limit, self.room.now_ms, unseen)
 
     async def keep(self, record: Record, *, reason: str, retry_after_ms: int | None) -> bool:
         """It stays for now, or for good, and says why."""
@@ -124,10 +137,14 @@ class OutboxRole(Role):
             return self._exported(cell)
         if cell.state not in _BACK or cell.state is not record.state:
             return None
-        if cell.epoch != record.epoch or cell.is_settled:
+        rests = cell.state is State.DEAD_LETTER and reason is not None
+        if cell.epoch != record.epoch or cell.is_settled is not rests:
+            return None
+        untold_ms = None if cell.notice_tries else cell.notice_at_ms
+        if rests and untold_ms is not None and untold_ms + TELL_FIRST_MS > self.room.now_ms:
             return None
         cell.former = cell.state
-        cell.move_reason = reason or "" if cell.state in _WAITS else ""
+        cell.move_reason = reason or ""
         cell.go(Event.BEGIN_EXPORT)
         cell.epoch += 1
         cell.target, cell.moving_since_ms, cell.move_at_ms = target, self.room.now_ms, None
@@ -138,6 +155,13 @@ class OutboxRole(Role):
         """Nothing here outlives the object."""
         del partition
         return True
+
+    async def is_moving(self, task_id: str, epoch: int, target: str) -> bool:
+        """Whether this move has begun and not ended."""
+        cell = self.room.cell(task_id)
+        if cell is None or cell.state is not State.MOVING:
+            return False
+        return (cell.epoch, cell.target) == (epoch, target)
 
     async def ack_export(
         self, task_id: str, epoch: int, target: str, *, keep_ms: int, order_ms: int = 0
@@ -174,7 +198,7 @@ class OutboxRole(Role):
             tally = self.room.tallies.get(partition)
             if tally is None or tally.order_ms != order_ms:
                 tally = Tally(order_ms)
-            waits = len(self.room.cells(partition, *_WAITS, State.MOVING))
+            waits = len(self.room.cells(partition, *_BACK, State.MOVING))
             moved += tally.moved
             remaining += max(0, waits - sum(tally.kept.values()))
             kept.update(tally.kept)
@@ -195,9 +219,12 @@ class OutboxRole(Role):
             return None
         if (cell.epoch, cell.target) != (epoch, target):
             return None
-        former = cell.former
+        former, rests = cell.former, cell.former is State.DEAD_LETTER and cell.move_reason
         cell.go(_BACK[former])
         cell.target, cell.moving_since_ms, cell.move_reason = "", 0, ""
+        if rests:
+            self.room.changed(cell)
+            return former
         if former in _WAITS:
             cell.failover = reason
             if former is State.PENDING:
@@ -216,6 +243,7 @@ class OutboxRole(Role):
         return cell.state
 
     def _exported(self, cell: Cell) -> Exported:
+        rests = cell.former is State.DEAD_LETTER and cell.move_reason
         return Exported(
             cell.record(self.room.region),
             cell.queue,
@@ -230,6 +258,7 @@ class OutboxRole(Role):
             cell.move_reason or cell.death,
             cell.moving_since_ms,
             max(0, cell.due_ms - self.room.now_ms) if cell.former in _DELAYED else 0,
+            resting_of(cell, self.room.now_ms) if rests else None,
         )
 
 
@@ -238,6 +267,8 @@ def _inside(cell: Cell, groups: Sequence[str] | None) -> bool:
 
 
 def _lane_of(cell: Cell) -> Lane:
+    if cell.state is State.DEAD_LETTER:
+        return DEAD
     if cell.state is not State.PENDING:
         return Lane("due", cell.priority)
     if cell.is_parked:
@@ -288,14 +319,17 @@ class InboxRole(Role):
             done_key=bytes.fromhex(done_key),
             done_until_ms=int(until_ms or 0),
             hops=hops,
-            hop_count=task.hop_count + died,
+            hop_count=task.hop_count + task.is_revived,
             crashes=0 if died else task.record.crashes,
             token=task.record.token,
             expires_ms=task.record.expires_ms,
             expired_keep_ms=room.kept_ms(task.queue, task.done_key),
         )
         room.put(cell)
-        if cell.has_expired(room.now_ms):
+        if task.resting is not None:
+            lay(cell, task.record, task.resting, room.now_ms)
+            room.changed(cell)
+        elif cell.has_expired(room.now_ms):
             cell.state = State.EXPIRED
             room.end(cell, cell.expired_keep_ms)
         elif delay_ms:
@@ -304,6 +338,13 @@ class InboxRole(Role):
         else:
             room.ready(cell, room.now_ms)
         return "imported"
+
+    async def remembered(self, task_id: str) -> tuple[int, int]:
+        """Epochs of the last import that came, and of the last one that was refused; -1: none."""
+        memory, found = self._memory(task_id), self.room.find(task_id)
+        is_tombstone = isinstance(found, Stub) and found.mark is Mark.REFUSED
+        here = -1 if found is None or is_tombstone else found.epoch
+        return max(memory.came, here), memory.refused
 
     async def settle_import(self, task_id: str, epoch: int) -> bool:
         """The source has let go: the memory of this import may now expire."""

@@ -11,7 +11,7 @@ from tradewind.limits import (
     WORKER_GONE_MS,
 )
 from tradewind.state import Event, State
-from tradewind.task import Heartbeat, LiveWorker, Reaped, Swept
+from tradewind.task import Heartbeat, LiveWorker, Probe, Reaped, Swept
 from tradewind.testing.memory.cells import Cell
 from tradewind.testing.memory.role import Role
 
@@ -72,6 +72,7 @@ class UpkeepRole(Role):
             now_ms=now_ms,
             expired=expired,
             hooks=sum(_is_due(cell.notice_at_ms, now_ms) for cell in dead),
+            dead=len(dead),
         )
 
     def _purge(self, partition: int) -> None:
@@ -135,9 +136,9 @@ class UpkeepRole(Role):
 
     # --- Vitals
 
-    async def probe(self) -> float:
+    async def probe(self) -> Probe:
         """Memory answers at once."""
-        return 0.0
+        return Probe(0.0)
 
     def now_ms(self) -> int | None:
         """The region's time."""

@@ -22,3 +22,23 @@ local function not_coming(identity, memory, record, who, epoch)
   end
   return nil
 end
+
+-- What is to run here: due in `delay_ms`, or ready if that is 0. `hint` is of its list.
+local function line_in(prefix, counts, due, t, now_ms, delay_ms, hint)
+  if delay_ms > 0 then
+    delay(prefix, counts, due, t, 'SCHEDULED', now_ms + delay_ms, hint)
+  else
+    local place = place_of(t.priority, t.crashes)
+    make_ready(prefix, counts, t.record, t.id, t.queue, place, now_ms, false)
+    wake(hint)
+  end
+end
+
+-- Fields of a record that are stored only where there is something to say.
+local function set_given(record, fields)
+  for i = 1, #fields, 2 do
+    if fields[i + 1] ~= '' then
+      redis.call('HSET', record, fields[i], fields[i + 1])
+    end
+  end
+end

@@ -4,7 +4,7 @@ local texts_after = {}
 local function after(number)
   local text = texts_after[number]
   if not text then
-    text = string.format('%.0f', number + 1)
+    text = string.format('%.0f', (tonumber(number) or 0) + 1) -- 0: a damaged one
     texts_after[number] = text
   end
   return text

@@ -3,7 +3,7 @@
 -- takes), leased (what ZADD takes).
 local function take(c, t, ticket, list, reply)
   local v, more = t.read, t.more -- see look in lib/tickets
-  local previous = tonumber(more[6] or 0)
+  local previous = tonumber(more[6] or 0) or 0
   local token = previous >= c.now and int(previous + 1) or c.now_text
   local attempt, crashes = after(more[8] or '0'), more[4] or '0'
   if is_suspect(list.place) then -- the crash is booked now, or a death that takes all would not be
@@ -36,7 +36,8 @@ local function end_waiting(c, t, list)
   t.state = is_late and 'EXPIRED' or 'COMPLETED'
   local keep_ms = is_late and redis.call('HGET', t.record, 'xk')
   if not is_late then
-    local v = redis.call('HMGET', t.first, 'rs', 'rt')
+    local v = redis.call('HMGET', t.first, 'rs', 'rt', 'ro')
+    if v[3] then redis.call('HSET', t.record, 'ro', v[3]) end
     redis.call('HSET', t.record, 'rs', v[1] or '')
     if v[2] or not v[1] then redis.call('HSET', t.record, 'rt', v[2] or '') end
     keep_ms = math.max(redis.call('PTTL', t.mark), 60000)

@@ -2,10 +2,10 @@
 -- is used. The crash is counted apart, unless the claim booked it (`bk`), and too many of them are
 -- a death of their own. One whose cancel was asked for ends CANCELLED.
 local function run_of(record, task_id)
-  local v = read(record, 's', 'q', 'pr', 'cr', 'mc', 'wk', 'bk')
+  local v = read(record, 's', 'q', 'pr', 'cr', 'mc', 'wk', 'bk', 'at')
   return { id = task_id, record = record, state = v[1], queue = v[2], priority = v[3],
-    crashes = tonumber(v[4] or 0) + (v[7] and 0 or 1), max_crashes = tonumber(v[5] or 3),
-    worker = v[6] or '' }
+    crashes = (tonumber(v[4] or 0) or 0) + (v[7] and 0 or 1), worker = v[6] or '',
+    max_crashes = tonumber(v[5] or 3) or 3, attempts = (tonumber(v[8] or 1) or 1) - 1 }
 end
 
 -- Returns the state that `t`, a run, leads to. The caller has touched its list of suspects and
@@ -17,8 +17,8 @@ local function crash(k, prefix, t, message, now_ms, death)
   end
   redis.call('ZREM', k.leases, t.id)
   count(k.counts, 'r:' .. t.queue, -1)
-  redis.call('HINCRBY', t.record, 'at', -1)
-  redis.call('HSET', t.record, 'cr', t.crashes, 'ek', 'worker-lost', 'em', message, 'et', '')
+  redis.call('HSET', t.record, 'at', t.attempts, 'cr', t.crashes, 'ek', 'worker-lost',
+    'em', message, 'et', '')
   redis.call('HDEL', t.record, 'wk', 'pf', 'pn', 'bk')
   if t.crashes >= t.max_crashes then
     local move_at_ms = death.move_after_ms and now_ms + death.move_after_ms

@@ -8,9 +8,9 @@ local function find_over(prefix, expiry, now_ms, most)
     if not here({ record }) then
       return nil
     end
-    local v = read(record, 'q', 'pr', 'cr')
-    if v[1] and not here({ list_at(prefix, v[1], v[2]),
-      list_at(prefix, v[1], place_of(v[2], v[3])) }) then
+    local v = read(record, 's', 'q', 'pr', 'cr')
+    if v[1] and not here({ list_at(prefix, v[2], v[3]),
+      list_at(prefix, v[2], place_of(v[3], v[4])) }) then
       return nil
     end
     found[i] = { id = id, record = record }

@@ -7,7 +7,7 @@ local function cancelled_instead(counts, leases, prefix, record, task_id, now_ms
     return nil
   end
   redis.call('ZREM', leases, task_id)
-  count(counts, 'r:' .. v[2], -1)
+  count(counts, 'r:' .. (v[2] or 'default'), -1) -- see lib/read
   ended(prefix, record, task_id, 'CANCELLED', now_ms, v[1])
   return { 'ok', task_id, 'CANCELLED' }
 end

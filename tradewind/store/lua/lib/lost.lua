@@ -28,8 +28,25 @@ end
 local function look_for_ticket(c, t)
   t.place = place_of(t.priority, t.crashes)
   t.list, t.hint = list_at(c.prefix, t.queue, t.place), hint_of(c.prefix, t.queue, t.place)
-  local parked = c.prefix .. 'parked:' .. t.queue .. ' ' .. t.name
+  local parked, field = c.prefix .. 'parked', t.queue .. ' ' .. t.name
+  local aside = parked .. ':' .. field
   local by_priority = list_at(c.prefix, t.queue, t.priority)
-  t.ticket = find_ticket(c, { t.list, by_priority, parked }, t.id, t.revision)
-  return t.ticket ~= nil and here({ t.hint })
+  t.ticket = find_ticket(c, { t.list, by_priority, aside }, t.id, t.revision)
+  if t.ticket == nil or not here({ t.hint, parked }) then
+    return false
+  end
+  local number = redis.call('LLEN', aside)
+  if number > 0 and redis.call('HEXISTS', parked, field) == 0 then
+    c.unlisted[field] = { number = number, queue = t.queue, id = t.id }
+  end
+  return true
+end
+
+-- Lists of parked tickets that no claim would look at are named again.
+local function list_parked(c, reply)
+  for field, list in pairs(c.unlisted) do
+    redis.call('HSET', c.prefix .. 'parked', field, list.number)
+    redis.call('HINCRBY', c.prefix .. 'parked', list.queue, list.number)
+    reply[#reply + 1] = { list.id, 'ticket' }
+  end
 end

@@ -2,12 +2,12 @@
 -- record is then kept. ZSET expiry holds those that wait (PENDING, SCHEDULED, FAILED), no others:
 -- one that runs is left alone, and put back by whatever makes it wait again.
 local function is_over(expires_ms, now_ms)
-  return expires_ms and tonumber(expires_ms) <= now_ms
+  return expires_ms and (tonumber(expires_ms) or math.huge) <= now_ms
 end
 
 local function may_expire(expiry, record, task_id)
   local expires_ms = redis.call('HGET', record, 'ex')
-  if expires_ms then
+  if expires_ms and tonumber(expires_ms) then
     redis.call('ZADD', expiry, expires_ms, task_id)
   end
 end

@@ -2,7 +2,7 @@
 -- (low). Suspects, tasks with crashes, have lists and a hint of their own, 's0' to 's2': they wait
 -- for a free child, and stand in nobody's way.
 local function place_of(priority, crashes)
-  return (crashes and tonumber(crashes) > 0) and 's' .. priority or priority
+  return (crashes and (tonumber(crashes) or 0) > 0) and 's' .. priority or priority
 end
 
 local function is_suspect(place)

@@ -13,7 +13,7 @@ local function find_due(prefix, due, now_ms, most)
         return nil
       end
       local v = read(record, 's', 'q', 'pr', 'ex', 'xk', 'cr')
-      local place = v[2] and place_of(v[3], v[6])
+      local place = v[1] and place_of(v[3], v[6])
       if place and not here({ list_at(prefix, v[2], place), hint_of(prefix, v[2], place) }) then
         return nil
       end

@@ -16,7 +16,7 @@ local function find_past(prefix, dead_until, outbox, hooks, now_ms, most)
     end
     local v = redis.call('HMGET', record, 's', 'q')
     if v[1] == 'DEAD_LETTER' then
-      found[#found + 1] = { record = record, queue = v[2] }
+      found[#found + 1] = { record = record, queue = v[2] or 'default' } -- see lib/read
     end
     found.due = found.due + is_due(outbox, id, now_ms)
     found.hooks = found.hooks + is_due(hooks, id, now_ms)

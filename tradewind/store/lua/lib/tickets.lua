@@ -33,7 +33,7 @@ local function look(c, id, queue)
   local dd = v[5]
   local more = redis.call('HLEN', record) == (dd and FRESH + 1 or FRESH) and NONE
     or redis.call('HMGET', record, 'rv', 'pr', 'ex', 'cr', 'wt', 'tk', 'ep', 'at', 'fo')
-  local t = { id = id, record = record, state = v[1], revision = more[1] or '1',
+  local t = { id = id, record = record, state = v[2] and v[1], revision = more[1] or '1',
     place = place_of(more[2] or '1', more[4]), read = v, more = more,
     fate = is_over(more[3], c.now_ms) and 'end' or c.handlers[v[2]] and 'run' or 'park' }
   if dd and dd ~= '' then
