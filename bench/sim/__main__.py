@@ -22,7 +22,8 @@ from bench.sim import data, judge, outages, plots, policies, report, scenarios, 
 from bench.sim.run import Result, run
 from bench.sim.scenarios import Scenario
 
-LOAD_S, OUTAGE_S, FLAPPING_S, BIG_S = 120.0, 240.0, 7200.0, 60.0
+LOAD_S, OUTAGE_S, BIG_S = 120.0, 240.0, 60.0
+FLAPPING_S = {"flapping": 7200.0, "shut-out": 300.0}
 BIG_REGIONS, BIG_ROUTERS = 30, 10
 
 
@@ -119,7 +120,7 @@ def _reporting(scenario: Scenario, report_s: float) -> Scenario:
 
 
 def _broken(name: str, options: argparse.Namespace) -> Scenario:
-    default_s = FLAPPING_S if name == "flapping" else OUTAGE_S
+    default_s = FLAPPING_S.get(name, OUTAGE_S)
     scenario = scenarios.broken(name, options.length_s or default_s)
     service_s = options.service_s or scenario.settings.service_s
     return replace(scenario, settings=replace(scenario.settings, service_s=service_s))

@@ -85,12 +85,21 @@ FLAP_DOWN_S, FLAP_UP_S = 25.0, 45.0  # long enough that three probes see each
 
 def flapping(regions: Sequence[str], begins_s: float, length_s: float) -> Script:
     """One region goes and comes, slowly enough that three probes in a row see each."""
+    return _flapping("flapping", regions, begins_s, length_s)
+
+
+def shut_out(regions: Sequence[str], begins_s: float, length_s: float) -> Script:
+    """The same until routers have shut it out; then it is well, while it stays out for long."""
+    return _flapping("shut-out", regions, begins_s, length_s)
+
+
+def _flapping(name: str, regions: Sequence[str], begins_s: float, length_s: float) -> Script:
     changes: list[Change] = []
     at_s, ends_s = begins_s, begins_s + length_s
     while at_s + FLAP_DOWN_S <= ends_s:
         changes += _span(regions[2:3], Condition(reach="refuses"), at_s, at_s + FLAP_DOWN_S)
         at_s += FLAP_DOWN_S + FLAP_UP_S
-    return Script("flapping", "aws-use1-2025-10", begins_s, ends_s, tuple(changes))
+    return Script(name, "aws-use1-2025-10", begins_s, ends_s, tuple(changes))
 
 
 def neighbours(regions: Sequence[str], begins_s: float, length_s: float) -> Script:
@@ -129,6 +138,7 @@ SHAPES: Mapping[str, Shape] = {
     "cut-off": cut_off,
     "gray": gray,
     "flapping": flapping,
+    "shut-out": shut_out,
     "neighbours": neighbours,
     "herd": herd,
     "third-gone": third_gone,

@@ -1,5 +1,6 @@
 """Tables, as Markdown: what each policy did, and the verdicts."""
 
+import math
 from collections.abc import Sequence
 from statistics import median
 
@@ -55,13 +56,18 @@ def verdicts(lines: Sequence[Line]) -> str:
             line.scenario,
             line.target,
             line.bound,
-            f"{line.middle:.3g}{line.unit}",
-            f"{line.worst:.3g}{line.unit}",
+            f"{_short(line.middle)}{line.unit}",
+            f"{_short(line.worst)}{line.unit}",
             line.verdict,
         )
         for line in lines
     ]
     return table(rows)
+
+
+def _short(figure: float) -> str:
+    """Return three digits, or all before the point."""
+    return f"{figure:.0f}" if 1_000 <= figure < math.inf else f"{figure:.3g}"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

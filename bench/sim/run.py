@@ -21,7 +21,7 @@ _STEP_S = 1.0  # of simulated time, after which progress may be told
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Figures of one run. Times in seconds; `arrived` and `submits` by buckets of BUCKET_S."""
+    """Figures of one run. Times in seconds; What arrived and `submits` by buckets of BUCKET_S."""
 
     scenario: str
     policy: str
@@ -36,6 +36,7 @@ class Result:
     drained_hits: int
     success: float  # of submits whose caller had a permitted region that was up
     arrived: Mapping[str, list[int]]  # region -> tasks a bucket
+    work_s: Mapping[str, list[float]]  # region -> seconds that these take a slot
     guests: float  # the most of a minute at any region: tasks from abroad, of its capacity
     submits: list[tuple[int, int]]  # submitted, succeeded
     changes: Mapping[str, Mapping[str, list[float]]]  # region -> router -> when, eligible or not
@@ -135,6 +136,7 @@ def _run(scenario: Scenario, policy: str, seed: int, abroad: float, price_s: flo
         drained_hits=tally.drained_hits,
         success=tally.succeeded_with_place / max(1, tally.with_place),
         arrived={name: [tally.arrived[bucket][name] for bucket in buckets] for name in world.sites},
+        work_s={name: [tally.work_s[bucket][name] for bucket in buckets] for name in world.sites},
         guests=_guests(scenario, tally),
         submits=[(tally.submits[bucket][0], tally.submits[bucket][1]) for bucket in buckets],
         changes=changes,

@@ -25,6 +25,7 @@ BEFORE_S = 150.0  # of an outage: what is normal
 DRAIN_S = 40.0  # after the last submit, for answers that are under way
 AFTER_S = 390.0  # of a recovery; 300 s are allowed for it
 OPEN_LONG_S = 1800.0  # after the third trip within an hour (docs/routing.md: LONG)
+LONG_AT_MOST_S = 1.2 * OPEN_LONG_S  # by its jitter
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +64,15 @@ def loads(length_s: float, service_s: float = 0.5) -> list[Scenario]:
 
 
 def broken(name: str, length_s: float) -> Scenario:
-    """One outage script; a flapping region goes on until it is shut out, and an hour more."""
+    """One outage script; a flapping region goes on until it is shut out, and an hour more.
+
+    One that is shut out and well is watched until its long time out is over.
+    """
     matrix = matrices.load("azure", 5)
-    service_s = 2.0 if name == "flapping" else 1.0  # two hours with half the tasks
+    service_s = 2.0 if name in {"flapping", "shut-out"} else 1.0  # hours with half the tasks
     settings = Settings(matrix, EVEN_SHARES, fenced=0.1, service_s=service_s)
     script = outages.ordered(outages.SHAPES[name](matrix.regions, BEFORE_S, length_s))
-    ends_s = script.ends_s + AFTER_S
+    ends_s = script.ends_s + AFTER_S + (LONG_AT_MOST_S if name == "shut-out" else 0.0)
     return Scenario(name, settings, OUTAGE_LOAD, ends_s, OUTAGE_RIVALS, script=script)
 
 

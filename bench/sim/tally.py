@@ -25,9 +25,12 @@ class Tally:
     arrived: dict[int, dict[str, int]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(int))
     )
+    work_s: dict[int, dict[str, float]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(float))
+    )  # the same, in seconds that they will take a slot
     guests: dict[int, dict[str, int]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(int))
-    )  # the same, of other regions' callers
+    )  # tasks of other regions' callers
     submits: dict[int, list[int]] = field(
         default_factory=lambda: defaultdict(lambda: [0, 0])
     )  # bucket -> submitted, succeeded

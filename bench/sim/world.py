@@ -215,9 +215,11 @@ class World:
 
     def _count_stored(self, task: Task, site: Site) -> None:
         tally, now_s = self.tally, self.engine.now_s
-        tally.arrived[int(now_s / BUCKET_S)][site.name] += 1
+        bucket = int(now_s / BUCKET_S)
+        tally.arrived[bucket][site.name] += 1
+        tally.work_s[bucket][site.name] += task.service_s
         is_home = site.name == task.origin.region
-        tally.guests[int(now_s / BUCKET_S)][site.name] += not is_home
+        tally.guests[bucket][site.name] += not is_home
         tally.outside_fence += site.name not in task.origin.permitted
         if task.at_s >= tally.from_s:
             tally.stored += 1

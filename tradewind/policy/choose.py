@@ -136,31 +136,15 @@ def standby(options: Sequence[Option], wish: Wish) -> Choice | None:
 def bypassed(options: Sequence[Option], wish: Wish, home: str) -> str:
     """Name the region that would be home if it were in; empty if that is `home` itself.
 
-    One that nobody expects to run the task is none: policy leaves it out, or it has no handler.
+    One that nobody expects to run the task is none: policy leaves it out, it has no handler, or it
+    cannot keep the task as its queue asks.
     """
     usual = [option for option in options if _NEVER_HOME.isdisjoint(option.excluded)]
     nearest = home_of(usual, wish).name if usual else home
     return "" if nearest == home else nearest
 
 
-_NEVER_HOME: Final = filters.BY_POLICY | {filters.NO_HANDLER}
-
-
-def on_trial(options: Sequence[Option], resolved: Resolved) -> Choice | None:
-    """Take a half-open region that may have a task now: without one it could not come back.
-
-    A task that prefers its key's region has others, and goes to one of these; a rule's preference
-    holds.
-    """
-    keyed = resolved.affinity
-    if keyed is not None and keyed.mode == "preferred" and not resolved.pin:
-        return None
-    for option in options:
-        if option.excluded == (filters.HALF_OPEN,) and (
-            not resolved.prefer or option.name in resolved.prefer
-        ):
-            return certain(option, TRIAL)
-    return None
+_NEVER_HOME: Final = filters.BY_POLICY | {filters.NO_HANDLER, filters.DURABILITY}
 
 
 def certain(option: Option, reason: str) -> Choice:

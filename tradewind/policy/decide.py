@@ -2,7 +2,7 @@
 
 Order of the steps (docs/routing.md, One decision); the first that applies decides:
 1. filter: regions that cannot take the task fall out, each with its reason;
-2. trial: a half-open region that may have one task now gets it;
+2. trial: a half-open region that may have one task now gets it, of those that live there;
 3. pin, and affinity `required`: one region or none;
 4. rule.prefer: while any preferred region is left, only these count;
 5. affinity `preferred`: along the key's rendezvous order to the first that is not overloaded;
@@ -40,14 +40,13 @@ from tradewind.policy.choose import (
     Wish,
     bypassed,
     choose,
-    on_trial,
     only_affine,
     standby,
 )
-from tradewind.policy.guests import only_settled, only_welcome, rationed
+from tradewind.policy.guests import on_trial, only_settled, only_welcome, rationed
 from tradewind.policy.rules import UNSERVED, Resolved, matching, resolve
 from tradewind.task import Draft
-from tradewind.view import Candidate, Decision, RegionView
+from tradewind.view import Candidate, Decision, RegionView, known_for_s
 
 PANIC = "panic"
 _FENCES = f"{filters.OUTSIDE_FENCE}: "  # what follows says which fences leave nothing
@@ -122,7 +121,7 @@ class Weighed:
                 share=shares.get(option.name, 0.0),
                 reasons=option.excluded,
                 parts=scores.parts(option.view, option.region, self._wish.fleet, option.wait_s),
-                age_s=None if option.view.health == "UNKNOWN" else option.view.age_s,
+                age_s=known_for_s(option.view),
                 health=option.view.health,
                 trial=option.view.trial,
             )
@@ -217,7 +216,7 @@ def compare(options: Sequence[Option], wish: Wish, *, shown_home: str = "") -> W
     options = only_settled(only_welcome(only_affine(options, resolved), wish), wish)
     pool = [option for option in options if not option.excluded]
     overlooked = ""
-    choice = on_trial(options, resolved)
+    choice = on_trial(options, wish)
     if choice is not None:
         pool += [option for option in options if option.name == choice.best]
     elif not pool and (choice := standby(options, wish)):

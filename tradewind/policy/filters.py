@@ -13,6 +13,8 @@ from tradewind.view import RegionView
 OUTSIDE_FENCE = "outside the fence"
 NOT_PINNED = "not the pinned region"
 WEIGHT_ZERO = "weight 0"  # takes only a pin, or failover.order naming it
+DURABILITY = "durability"  # its Redis cannot keep tasks as durably as the queue asks
+EVICTS = "evicts keys"  # its Redis would delete tasks to make room: maxmemory-policy
 NO_WORKER = "no live worker"
 NO_HANDLER = "no worker for handler"
 CORDONED = "cordoned"
@@ -28,14 +30,18 @@ WAIT = "wait over limit"
 NOT_AFFINITY = "not the affinity region"  # to one with mode `required`
 GUESTS = "guests over limit"  # to the task's home: limits.max_spill_in
 FILLING = "filling up after its return"  # to the task's home: guests.only_settled
+# Of a task's queue: keeps it out of no region, and nothing of it starts in any.
+PAUSED = "paused"
 
 BY_POLICY = frozenset({OUTSIDE_FENCE, NOT_PINNED, WEIGHT_ZERO})  # waiting does not help
 BY_LOAD = frozenset({FULL, BACKLOG, WAIT})
 BY_OPERATOR = frozenset({CORDONED, DRAINING})
 # What may be wrong or pass soon, so that panic may overlook it. Everything else is a border, an
-# operator's word, or known to fail: fence, pin, weight, drain, down, full.
+# operator's word, or known to fail: fence, pin, weight, durability, eviction, drain, down, full.
 DOUBTS = frozenset({NO_WORKER, NO_HANDLER, KEPT_OUT, HALF_OPEN, UNKNOWN, WAIT})
 NOBODY_RUNS_IT = frozenset({NO_WORKER, NO_HANDLER})
+# Of what `conditions` gives: all else is the same for any task.
+OF_A_TASK = frozenset({DURABILITY, NO_HANDLER})
 
 _STATES = {"CORDONED": CORDONED, "DRAINING": DRAINING}
 
@@ -61,11 +67,9 @@ def conditions(
 
     `wait` is `wait_s(view)`, in seconds.
     """
-    found: list[str] = []
-    if not view.slots and view.unserved_for_s * 1000 >= fleet.failover.unserved_after_ms:
-        found.append(NO_WORKER)
-    elif view.served and not serves(view, queue, name):
-        found.append(NO_HANDLER)
+    found = _unfit(view, fleet, queue) if view.lacks or view.evicts else []
+    if unserved := nobody(view, fleet, queue, name):
+        found.append(unserved)
     if view.state != "ACTIVE":
         found.append(_STATES[view.state])
     if view.trial:
@@ -83,6 +87,19 @@ def conditions(
     if wait * 1000 > limits.max_wait_ms and (view.slots or view.rate):
         found.append(WAIT)
     return tuple(found)
+
+
+def _unfit(view: RegionView, fleet: Fleet, queue: str) -> list[str]:
+    """Return what its Redis is not set up for."""
+    found = [DURABILITY] if fleet.queue(queue).durability in view.lacks else []
+    return [*found, EVICTS] if view.evicts else found
+
+
+def nobody(view: RegionView, fleet: Fleet, queue: str, name: str) -> str:
+    """Say that no live worker there runs it, or has run it lately; empty if one does."""
+    if not view.slots and view.unserved_for_s * 1000 >= fleet.failover.unserved_after_ms:
+        return NO_WORKER
+    return NO_HANDLER if view.served and not serves(view, queue, name) else ""
 
 
 def serves(view: RegionView, queue: str, name: str) -> bool:

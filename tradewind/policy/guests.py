@@ -9,10 +9,40 @@ from collections.abc import Sequence
 from typing import Final
 
 from tradewind.policy import defaults, filters
-from tradewind.policy.choose import HOME, Choice, Option, Wish, home_of
+from tradewind.policy.choose import HOME, TRIAL, Choice, Option, Wish, certain, home_of
 from tradewind.policy.scores import capacity
 
 _FILLING: Final = (filters.FILLING,)
+_HALF_OPEN: Final = (filters.HALF_OPEN,)
+
+
+def on_trial(options: Sequence[Option], wish: Wish) -> Choice | None:
+    """Take a half-open region that may have a task now: that shows best whether it is well.
+
+    Only tasks that live there, or that name it: so all routers that try it at the same time, and
+    however many they are, send it no more than what always comes there. Where nobody lives, and to
+    routers whose tasks live elsewhere, probes have to suffice. A task that prefers its key's region
+    has others to go to.
+    """
+    half_open = [option for option in options if option.excluded == _HALF_OPEN]
+    if not half_open:
+        return None
+    resolved = wish.resolved
+    keyed, prefer = resolved.affinity, resolved.prefer
+    if keyed is not None and keyed.mode == "preferred" and not resolved.pin:
+        return None
+    seen = _in_or_busy(wish) | {_HALF_OPEN}
+    known = [option for option in options if option.excluded in seen]
+    if resolved.pin or keyed is not None:
+        lives_in: Option | None = half_open[0]
+    elif prefer:
+        named = [option for option in known if option.name in prefer]
+        lives_in = min(named, key=lambda option: prefer.index(option.name), default=None)
+    else:
+        lives_in = home_of(known, wish)
+    if lives_in is None or lives_in.excluded != _HALF_OPEN:
+        return None
+    return certain(lives_in, TRIAL)
 
 
 def only_welcome(options: Sequence[Option], wish: Wish) -> Sequence[Option]:

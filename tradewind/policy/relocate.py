@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tradewind.fleet import Fleet, Region
 from tradewind.limits import MOVE_AGAIN_MS
@@ -16,8 +17,12 @@ NOT_HEALTHY = "not healthy"
 PINNED = "pinned"
 NO_HOPS_LEFT = "no moves left (max_hops)"
 FENCED = "no other permitted region"
+NO_GUESTS = "every other permitted region takes no guests (max_spill_in 0%)"
 ALL_TRIED = "every permitted region was tried"
 MOVED_LATELY = "moved less than 10 min ago"
+
+# What does not matter to a dead letter that only lies there: nobody runs it, and it holds up none.
+_OF_RUNS: Final = filters.NOBODY_RUNS_IT | {filters.BACKLOG, filters.WAIT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +31,8 @@ class Stranded:
 
     `fence` is what was stored at admission, `fence_now` what today's rules give (`rules.resolve`);
     both must hold. `visited`: regions of its hops. `hop_count`: dead-letter moves so far. Both
-    count for a dead task only: one that waits may go back to where it could not run before, but
-    not again and again: `moved_ms_ago`, since it last moved while it waited.
+    count for a dead task only that is to run again: one that waits, or rests as a dead letter, may
+    go back to where it was before, but not again and again: `moved_ms_ago`, since it last did.
     """
 
     source: str
@@ -39,6 +44,7 @@ class Stranded:
     visited: Sequence[str] = ()
     hop_count: int = 0
     waits: bool = False
+    rests: bool = False
     moved_ms_ago: float = math.inf
 
 
@@ -54,19 +60,23 @@ class Relocation:
 def relocate(task: Stranded, views: Sequence[RegionView], fleet: Fleet) -> Relocation:
     """Pick the next region: in the order of failover.order, else the nearest by the views' rtt.
 
-    A region of weight 0 takes moved tasks only if failover.order names it. `views` are as the
-    courier sees them; a region without one counts as unknown.
+    A region of weight 0 takes moved tasks only if failover.order names it, one of max_spill_in 0
+    never. `views` are as the courier sees them; a region without one counts as unknown.
     """
     if task.pin:
         return _stays(PINNED)
-    if not task.waits and task.hop_count >= fleet.queue(task.queue).failover.max_hops:
+    may_return = task.waits or task.rests
+    if not may_return and task.hop_count >= fleet.queue(task.queue).failover.max_hops:
         return _stays(NO_HOPS_LEFT)
     permitted = set(fleet.inside(task.fence)).intersection(fleet.inside(task.fence_now))
     by_name = {view.name: view for view in views}
     targets = [name for name in _order(task.source, by_name, fleet) if name in permitted]
     if not targets:
         return _stays(FENCED)
-    fresh = [name for name in targets if task.waits or name not in task.visited]
+    targets = [name for name in targets if fleet.regions[name].limits.max_spill_in > 0]
+    if not targets:
+        return _stays(NO_GUESTS)
+    fresh = [name for name in targets if may_return or name not in task.visited]
     if not fresh:
         return _stays(ALL_TRIED)
     return _first_open(task, fresh, by_name, fleet)
@@ -75,15 +85,22 @@ def relocate(task: Stranded, views: Sequence[RegionView], fleet: Fleet) -> Reloc
 def _first_open(
     task: Stranded, fresh: Sequence[str], by_name: dict[str, RegionView], fleet: Fleet
 ) -> Relocation:
-    if task.waits and task.moved_ms_ago < MOVE_AGAIN_MS:
+    if (task.waits or task.rests) and task.moved_ms_ago < MOVE_AGAIN_MS:
         return Relocation("", MOVED_LATELY, permanent=False)
+    if task.rests:  # should it be redriven, somebody had better run it there
+        fresh = sorted(fresh, key=lambda name: not _is_served(task, by_name.get(name)))
     found: list[str] = []
     for name in fresh:
         reason = _obstacle(task, by_name.get(name), fleet.regions[name], fleet)
         if not reason:
             return Relocation(name, "", permanent=False)
         found.append(f"{name}: {reason}")
-    return Relocation("", ", ".join(found), permanent=False)
+    # Sorted: it is what tasks that stay are counted by, and distances change places.
+    return Relocation("", ", ".join(sorted(found)), permanent=False)
+
+
+def _is_served(task: Stranded, view: RegionView | None) -> bool:
+    return view is not None and filters.serves(view, task.queue, task.name)
 
 
 def _stays(reason: str) -> Relocation:
@@ -108,6 +125,9 @@ def _obstacle(task: Stranded, view: RegionView | None, region: Region, fleet: Fl
         return filters.UNKNOWN
     wait = wait_s(view)
     reasons = filters.conditions(view, region, fleet, task.queue, task.name, wait)
+    if task.rests:
+        found = [reason for reason in reasons if reason not in _OF_RUNS]
+        return found[0] if found else "" if view.health == "HEALTHY" else NOT_HEALTHY
     if reasons:
         return reasons[0]
     # Stricter than for new work: a task that moves may not be moved again.

@@ -3,11 +3,12 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.policy.worlds import busy, fleet, region, unserved, view
-from tradewind.fleet import FailoverPlan, Fleet, QueueFailover, QueuePolicy
+from tradewind.fleet import FailoverPlan, Fleet, QueueFailover, QueuePolicy, RegionLimits
 from tradewind.policy import filters
 from tradewind.policy.relocate import (
     ALL_TRIED,
     FENCED,
+    NO_GUESTS,
     NO_HOPS_LEFT,
     NOT_HEALTHY,
     PINNED,
@@ -27,6 +28,10 @@ ORDERED = replace(WORLD, failover=FailoverPlan(order={"eu": ("ap", "spare")}))
 EU, US, AP, SPARE = view("eu"), view("us", 90.0), view("ap", 200.0), view("spare", 50.0)
 VIEWS = [EU, US, AP, SPARE]
 TASK = Stranded("eu", "default", "a", visited=("eu",))
+
+CLOSED = RegionLimits(max_spill_in=0.0)
+SHUT = replace(WORLD, regions={**WORLD.regions, "us": replace(WORLD.regions["us"], limits=CLOSED)})
+LIES = replace(TASK, rests=True)
 
 TARGETS = {
     "the nearest other region": (TASK, VIEWS, WORLD, "us"),
@@ -48,6 +53,25 @@ TARGETS = {
     "the second nearest when the nearest is down": (
         TASK,
         [EU, replace(US, health="DOWN"), AP],
+        WORLD,
+        "ap",
+    ),
+    "the next where the nearest takes no guests": (TASK, VIEWS, SHUT, "ap"),
+    "a region where it was before, if it only lies there": (
+        replace(LIES, visited=("eu", "us", "ap"), hop_count=9),
+        VIEWS,
+        WORLD,
+        "us",
+    ),
+    "a region where nobody works and much waits, if it only lies there": (
+        replace(LIES, fence=("us",)),
+        [EU, replace(unserved("us"), depth=100_000)],
+        WORLD,
+        "us",
+    ),
+    "a region where it could run, though it only lies there": (
+        LIES,
+        [EU, unserved("us"), AP],
         WORLD,
         "ap",
     ),
@@ -76,6 +100,13 @@ FOR_GOOD = {
     "outside the fence with every target of its order": (
         replace(TASK, fence=("us", "eu")),
         ORDERED,
+        FENCED,
+    ),
+    "alone among those that take guests": (replace(TASK, fence=("eu", "us")), SHUT, NO_GUESTS),
+    "pinned, though it only lies there": (replace(LIES, pin="eu"), WORLD, PINNED),
+    "alone inside its fence, though it only lies there": (
+        replace(LIES, fence=("eu",)),
+        WORLD,
         FENCED,
     ),
     "tried everywhere": (replace(TASK, visited=("us", "ap", "eu")), WORLD, ALL_TRIED),
@@ -113,6 +144,15 @@ def test_a_task_stays_for_now_when(us: RegionView | None, reason: str) -> None:
     assert relocate(task, [EU, us] if us else [EU], WORLD) == expected
 
 
+@pytest.mark.parametrize("us", ["it is down", "it is cordoned", "it drains", "it recovers"])
+def test_a_dead_letter_is_not_laid_where(us: str) -> None:
+    there, reason = FOR_NOW[us]
+    assert there is not None
+    task = replace(LIES, fence=("eu", "us"))
+    assert relocate(task, [EU, there], WORLD).reason == f"us: {reason}"
+    assert relocate(task, [EU, replace(US, full=True)], WORLD).reason == "us: full"
+
+
 def test_every_obstacle_is_named() -> None:
     views = [EU, replace(US, health="DOWN"), replace(AP, full=True)]
-    assert relocate(TASK, views, WORLD).reason == "us: down, ap: full"
+    assert relocate(TASK, views, WORLD).reason == "ap: full, us: down"

@@ -88,11 +88,27 @@ AT_EU = next(
     for i in range(99)
     if affinity.rank(b"k%d" % i, [(n, 100.0) for n in PLAIN.regions])[0] == "eu"
 )
+US_FIRST = fleet(rules=(Rule("r", prefer=("us", "eu")),))
+EU_FIRST = fleet(rules=(Rule("r", prefer=("eu", "us")),))
 TRIALS: dict[str, tuple[Draft, RegionView, Fleet, tuple[str, str]]] = {
-    "a task is the trial": (TASK, HALF_OPEN, PLAIN, ("eu", "trial")),
+    "a task that lives there is the trial": (TASK, HALF_OPEN, PLAIN, ("eu", "trial")),
+    "one that lives elsewhere is none": (
+        TASK,
+        replace(HALF_OPEN, rtt_ms=150.0),
+        PLAIN,
+        ("us", "home"),
+    ),
+    "one whose rule names it first is one": (TASK, HALF_OPEN, EU_FIRST, ("eu", "trial")),
+    "one whose rule names another first is none": (TASK, HALF_OPEN, US_FIRST, ("us", "prefer")),
     "without leave there is none": (TASK, replace(EU, health="DOWN"), PLAIN, ("us", "detour")),
     "a fence holds": (Draft("a", residency=("us",)), HALF_OPEN, PLAIN, ("us", "home")),
     "a pin to it is one": (Draft("a", pin_region="eu"), HALF_OPEN, PLAIN, ("eu", "trial")),
+    "whatever its rule prefers": (
+        Draft("a", pin_region="eu"),
+        HALF_OPEN,
+        US_ONLY,
+        ("eu", "trial"),
+    ),
     "a pin elsewhere holds": (Draft("a", pin_region="ap"), HALF_OPEN, PLAIN, ("ap", "pin")),
     "what else is wrong holds": (
         TASK,
@@ -115,6 +131,24 @@ def test_a_half_open_region_is_tried(
     draft: Draft, eu: RegionView, world: Fleet, expected: tuple[str, str]
 ) -> None:
     decision = decide(draft, [eu, US, AP], world, draw=0.5)
+    assert (decision.region, decision.reason) == expected
+
+
+ELSEWHERE: dict[str, tuple[RegionView, tuple[str, str]]] = {
+    "a queue at home": (busy("us", 20.0), ("us", "home")),
+    "one over its limit": (busy("us", 600.0), ("us", "panic")),
+    "home, out as well": (replace(US, health="DOWN"), ("eu", "trial")),
+    "home, full": (replace(US, full=True), ("eu", "trial")),
+    "home, half-open as well": (replace(US, health="DOWN", trial=True), ("us", "trial")),
+}
+
+
+@pytest.mark.parametrize(("home", "expected"), ELSEWHERE.values(), ids=ELSEWHERE)
+def test_to_a_half_open_region_guests_are_sent_as_a_trial_only_if_home_is_out_not_for(
+    home: RegionView, expected: tuple[str, str]
+) -> None:
+    away = replace(HALF_OPEN, rtt_ms=150.0)
+    decision = decide(TASK, [away, home, replace(AP, health="DOWN")], PLAIN, draw=0.5)
     assert (decision.region, decision.reason) == expected
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.policy.worlds import busy, fleet, region, unserved, view
+from tradewind.fleet import Durability, QueuePolicy
 from tradewind.policy import filters
 from tradewind.policy.decide import decide
 from tradewind.task import Draft
@@ -52,6 +53,25 @@ def test_a_region_of_weight_0_is_out_by_that_before_all_but_fence_and_pin() -> N
     down = view("idle", health="DOWN")
     told = {each.region: each for each in decide(Draft("a"), [down], WORLD, draw=0.5).candidates}
     assert told["idle"].excluded_by == filters.WEIGHT_ZERO
+
+
+LACKING = view("eu", lacks=frozenset({"replica"}))
+ASKED: dict[str, tuple[Durability, bool]] = {
+    "what it has": ("fsync", True),
+    "what it lacks": ("replica", False),
+    "no more than memory": ("memory", True),
+}
+
+
+@pytest.mark.parametrize(("durability", "goes"), ASKED.values(), ids=ASKED)
+def test_a_queue_goes_to_a_region_that_lacks_a_durability_if_it_asks_for(
+    durability: Durability, goes: bool
+) -> None:
+    """Panic does not change that: a task is kept as its queue asks, or it is not accepted."""
+    world = replace(WORLD, default_queue=QueuePolicy(durability=durability))
+    decision = decide(Draft("a", residency=("eu",)), [LACKING], world, draw=0.5)
+    told = {each.region: each.excluded_by for each in decision.candidates}
+    assert (decision.region, told["eu"]) == (("eu", "") if goes else ("", filters.DURABILITY))
 
 
 TEN_A_SECOND = busy("eu", 0.0, rate=10.0)
