@@ -10,8 +10,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 # More than cores: the integration tests wait on processes more than they compute.
 TEST_WORKERS ?= 3
+SEEDS ?= 1-3
 
-.PHONY: help .venv demo up test test-all check check-python check-proto check-lua check-deploy \
+.PHONY: help .venv demo up test test-long test-all check check-python check-proto check-lua check-deploy \
 	check-words format gen bench bench-quick chaos wheel clean
 
 help: ## this list
@@ -35,8 +36,11 @@ test: .venv ## the test suite
 test-all: .venv ## the test suite on every form and version of Redis (8.2 and 7.0)
 	@$(BIN)/python tools/test_all.py -n $(TEST_WORKERS)
 
-chaos: .venv ## the cases at full length: processes killed under load, floods (about an hour)
+test-long: .venv ## the cases at full length: processes killed under load, floods (about an hour)
 	@$(BIN)/pytest -m chaos
+
+chaos: .venv ## random faults under load, judged from outside: 8 minutes a seed (SEEDS=1-10)
+	@$(BIN)/python -m tests.chaos --seeds $(SEEDS)
 
 check: check-python check-proto check-lua check-deploy check-words ## every static check
 
