@@ -80,6 +80,7 @@ async def _serve(arguments: argparse.Namespace, policy: PolicyFile) -> int:
         SystemClock(),
         counts=is_first,
         reload=partial(reload_all, policy) if is_child else policy.reload,
+        allow_eviction=arguments.allow_eviction,
     )
     policy.tell(gateway.follow)
     server = Server(gateway, arguments.listen, reuse_port=is_child)
@@ -98,7 +99,7 @@ async def _serve(arguments: argparse.Namespace, policy: PolicyFile) -> int:
         async with asyncio.TaskGroup() as group:
             looking = group.create_task(gateway.run())
             starting = group.create_task(gateway.greet())
-            await gateway.census.first_look(policy.fleet.health.timeout_ms / SECOND_MS)
+            await gateway.first_look(policy.fleet.health.timeout_ms / SECOND_MS)
             await server.start()
             judging = group.create_task(server.run())
             following = group.create_task(policy.run())
@@ -120,6 +121,8 @@ async def _serve_processes(arguments: argparse.Namespace, policy: PolicyFile) ->
     options = ["--config", arguments.config, "--region", arguments.region]
     if arguments.insecure_bind:
         options.append("--insecure-bind")
+    if arguments.allow_eviction:
+        options.append("--allow-eviction")
     processes = Processes(options, arguments.processes, arguments.listen, policy)
     http = serve_http(
         arguments.http,
@@ -190,6 +193,11 @@ def _parser() -> argparse.ArgumentParser:
         default=1,
         metavar="N",
         help="router processes (default: 1)",
+    )
+    add(
+        "--allow-eviction",
+        action="store_true",
+        help="use regions whose Redis deletes tasks when it is full (maxmemory-policy)",
     )
     add(
         "--insecure-bind",

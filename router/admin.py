@@ -29,6 +29,7 @@ from tradewind.clock import Clock
 from tradewind.control import pause, resume, set_state
 from tradewind.errors import ConfigError, InvalidTask, PolicyRefused, StoreError
 from tradewind.fleet import Fleet
+from tradewind.policy.filters import OF_A_TASK, conditions
 from tradewind.policy.scores import wait_s
 from tradewind.ports import Audits, Reads
 from tradewind.task import QueueCounts
@@ -87,12 +88,15 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         return admin_pb2.ListRegionsResponse(regions=regions, silent_regions=silent)
 
     def _region(self, name: str) -> admin_pb2.Region:
-        view = self._census.view(name)
+        view, region = self._census.view(name), self._fleet.regions.get(name)
+        wait = wait_s(view)
+        reasons = () if region is None else conditions(view, region, self._fleet, "", "", wait)
         return wire.region(
             view,
-            expected_wait_s=wait_s(view),
+            expected_wait_s=wait,
             workers=len(self._census.workers(name)),
             epoch=self._orders.control.stamp.epoch,
+            reasons=[reason for reason in reasons if reason not in OF_A_TASK],
         )
 
     async def ListWorkers(

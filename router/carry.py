@@ -29,7 +29,7 @@ from tradewind.errors import (
     UnknownTask,
 )
 from tradewind.ports import Intake
-from tradewind.state import State
+from tradewind.state import FINAL, State
 from tradewind.task import LedgerHit, Record, Stored
 
 BY_LEDGER: Final = "ledger"  # what decided the region of a duplicate: its first submit
@@ -199,6 +199,7 @@ class Carrier:
                 duplicate=duplicate,
                 rule=job.rule,
                 possible_duplicate=job.home_was_silent,
+                kept_at=held.homes,
             )
 
     async def _store_held(self, job: Job, held: Reservation) -> State:
@@ -293,6 +294,7 @@ class Carrier:
             duplicate=not hit.mine,
             rule=BY_LEDGER,
             possible_duplicate=job.home_was_silent,
+            kept_at=None if record.state in FINAL else (home,),
         )
 
     async def _find_first(self, job: Job, home: str, hit: LedgerHit) -> Record:
@@ -340,6 +342,7 @@ def _ended(job: Job, hit: LedgerHit, state: State) -> Receipt:
         duplicate=False,
         rule=BY_LEDGER,
         possible_duplicate=job.home_was_silent,
+        kept_at=None,
     )
 
 

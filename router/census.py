@@ -10,6 +10,7 @@ from typing import Final
 
 from router.ejection import groups_of, kept
 from router.failures import report
+from router.memory import Memories
 from router.mix import Timed
 from router.regional import Regional
 from router.signs import Signs
@@ -51,11 +52,14 @@ class Census:
         *,
         on_pass: Callable[[str, str], None] = _no_hook,
         draw: Callable[[], float] = random.random,
+        allow_eviction: bool = False,
     ) -> None:
         """`region` is the router's own. `on_pass(region, "probe" | "workers")` is for tests.
 
         `draw` is the chance in how long a region stays out: so routers do not return as one.
+        `allow_eviction`: see Memories.
         """
+        self._memories = Memories(allow_eviction=allow_eviction)
         self._fleet, self._region = fleet, region
         self._clock, self._on_pass, self._draw = clock, on_pass, draw
         self._vitals: dict[str, Vitals] = {}
@@ -99,6 +103,7 @@ class Census:
                 )
         for name in self._signs.keys() - signs.keys():
             self._forget(name)
+            self._memories.forget(name)
             forget(REGION_WORKERS, name)
             for state in REGION_STATES:
                 forget(REGION_STATE, name, state)
@@ -165,8 +170,16 @@ class Census:
         return () if signs is None else signs.crew.workers
 
     def silent(self) -> list[str]:
-        """Regions that this router holds for down, or has not reached yet."""
-        return [view.name for view in self.views() if view.health in {"DOWN", "UNKNOWN"}]
+        """Regions that do not answer this router, or that it has not reached yet.
+
+        One that is tried again, or kept out though it answers, is none.
+        """
+        now_ms = self._clock.monotonic_ms()
+        return [
+            name
+            for name, signs in self._signs.items()
+            if not signs.breaker.answers or signs.standing(now_ms).health == "UNKNOWN"
+        ]
 
     def sent(self, region: str, names: Mapping[str, int]) -> None:
         """Tasks are on their way to a region, so many of each name.
@@ -207,8 +220,11 @@ class Census:
         signs, now_ms = self._signs.get(region), self._clock.monotonic_ms()
         if signs is None:
             return
-        if isinstance(error, StoreFull):
+        if isinstance(error, StoreFull) and not error.partly:
             signs.filled(now_ms)
+        if isinstance(error, StoreUnavailable) and error.partly:
+            signs.missed(now_ms)  # a replica takes over, or probes find out that none does
+            return
         # A full store and a slot that moves are answers: the region lives.
         is_good = error is None or isinstance(error, StoreFull | StoreMoving)
         signs.called(now_ms, ok=is_good, is_task=is_task)
@@ -247,6 +263,11 @@ class Census:
         """So many of its ready tasks are of paused queues: nobody waits behind them."""
         if signs := self._signs.get(region):
             signs.held_back, self.news = tasks, self.news + 1
+
+    def lack(self, region: str, durabilities: frozenset[str]) -> None:
+        """Its Redis cannot keep tasks so durably."""
+        if signs := self._signs.get(region):
+            signs.lacks, self.news = durabilities, self.news + 1
 
     async def first_look(self, timeout_s: float) -> None:
         """Return once every region was asked how it is and who works there, or in `timeout_s`.
@@ -293,7 +314,9 @@ class Census:
             async with self._in_time(name):
                 if name not in self._connected:
                     await self._vitals[name].probe()  # this one measures how long connecting takes
-                rtt_ms = await self._vitals[name].probe()
+                probe = await self._vitals[name].probe()
+            rtt_ms = probe.rtt_ms
+            self._memories.take(name, self._signs[name], probe)
         except StoreError as error:
             failure = error
         (self._connected.discard if rtt_ms is None else self._connected.add)(name)

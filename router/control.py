@@ -111,19 +111,24 @@ class Orders:
     async def change(self, wish: Wish, *, settles: Sequence[str] = ()) -> Control:
         """Bring a change into force; returns the version that holds it.
 
+        Where nothing is to be changed that is the one in force.
+
         Then, for at most SETTLE_MS, waits until the live workers of the regions `settles` have said
         that they obey. Of one that does not answer nobody says so, and its workers may have to see
         the change in other regions: for it all of that time is waited out. Raises what `Vote.carry`
         does.
         """
         async with self._changing:
-            try:
-                version = await self._vote.carry(wish)
-            finally:  # also of a change that failed something may have been taken
-                self._take()
+            version = await self._vote.stands(wish) or await self._carry(wish)
         if settles:
             await self._settled(settles, version.stamp.epoch)
         return version
+
+    async def _carry(self, wish: Wish) -> Control:
+        try:
+            return await self._vote.carry(wish)
+        finally:  # also of a change that failed something may have been taken
+            self._take()
 
     async def _settled(self, regions: Sequence[str], epoch: int) -> None:
         """Wait until the workers of all these regions have been heard to obey, or for SETTLE_MS."""
@@ -233,7 +238,8 @@ class Orders:
     async def _carry_on(self) -> None:
         """Make a version of what is the highest now: so it is decided, one way or the other."""
         try:
-            await self.change(Wish(lambda control: control, above=self._barred))
+            async with self._changing:
+                await self._carry(Wish(lambda control: control, above=self._barred))
         except (ControlConflict, ControlUnavailable) as error:
             _log.debug("a change that was given up stays so", extra={"reason": str(error)})
 

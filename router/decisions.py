@@ -1,9 +1,10 @@
 """Tells why tasks went where they went: a sample in the log, and on the span of whoever traces.
 
-What is told is the object of `tradewind explain --json`, less the partition, which is no part of
-why. It says nothing of the task but its queue, handler and origin: no tenant, label, key or
-payload. And of a task whose fence leaves the router's own region out nothing is told at all: what
-is logged or traced here would have left the fence, though the task itself only passes through.
+What is told is the object of `tradewind explain --json`, less the partition and what the task would
+wait for there, which are no part of why. It says nothing of the task but its queue, handler and
+origin: no tenant, label, key or payload. And of a task whose fence leaves the router's own region
+out nothing is told at all: what is logged or traced here would have left the fence, though the task
+itself only passes through.
 """
 
 import json
@@ -122,21 +123,22 @@ class _Told(dict[str, Any]):
 
 
 def explained(
-    draft: Draft, decision: Decision, fleet: Fleet, *, partition: int
+    draft: Draft, decision: Decision, fleet: Fleet, *, partition: int, waits_for: str = ""
 ) -> task_pb2.RouteDecision:
-    """Say all that there is to say of the decision on `draft`."""
+    """Say all that there is to say of the decision on `draft`; `waits_for`: see router.waits."""
     return wire.decision(
         decision,
         partition=partition,
         fence_by=authors(draft, fleet),
         refusal=None if decision.region else statuses.to_status(refusal(decision, fleet)),
         dedup_by=dedup_by(draft, fleet),
+        waits_for=waits_for,
     )
 
 
 def _told(decision: task_pb2.RouteDecision) -> _Told:
     told = _Told(asdict(route_of(decision)))
-    del told["partition"]
+    del told["partition"], told["waits_for"]
     return told
 
 

@@ -18,6 +18,7 @@ from tradewind.control import Control
 
 T = TypeVar("T")
 
+_STOOD: Final = {"outcome": "stood already"}  # nothing was to be changed
 _UNKNOWN: Final = {"outcome": "unknown"}  # the change may be in force, or come into force later
 
 
@@ -54,7 +55,8 @@ class Deeds:
     ) -> Control:
         """Bring a change into force and keep the record of it; see `Orders.change`.
 
-        Where it fails after some region was asked to take it, the record says so.
+        Of an order that stood already the record says so: who gave it again may matter, too. Of one
+        that fails after some region was asked to take it likewise.
         """
         return await self.hold(self._order(wish, record, records, settles))
 
@@ -75,19 +77,17 @@ class Deeds:
     ) -> Control:
         is_asked = False  # whether regions were asked to take it
 
-        def apply(control: Control) -> Control:
+        def asked() -> None:
             nonlocal is_asked
-            changed = wish.apply(control)
             is_asked = True
-            return changed
 
         try:
-            version = await self._orders.change(replace(wish, apply=apply), settles=settles)
+            version = await self._orders.change(replace(wish, asked=asked), settles=settles)
         except Exception:
             if is_asked:
                 await records.keep(_with(record, _UNKNOWN))
             raise
-        await records.keep(record)
+        await records.keep(record if is_asked else _with(record, _STOOD))
         return version
 
     def _let_go(self, work: asyncio.Task[Any]) -> None:

@@ -18,16 +18,15 @@ from tradewind.control import Evacuation, evacuate
 from tradewind.errors import RegionSilent, StoreError
 from tradewind.fleet import Fleet
 from tradewind.ports import Evacuations, Outbox, Reads
-from tradewind.relocation import Situation, choose
-from tradewind.task import Evacuated, QueueCounts
+from tradewind.relocation import Situation, empties
+from tradewind.task import DEAD, Evacuated, QueueCounts
 from tradewind.v1 import admin_pb2
 from tradewind.view import RegionView
 
-_LOOK_AT: Final = 10_000  # tasks that a dry run asks after; of more it says no more than of these
+_LOOK_AT: Final = 10_000  # tasks that a dry run asks after; of more it says that it did not look
 _PART: Final = 128  # of them in one call
 _EVERY_S: Final = 0.5  # between two looks at the source's counters
 RUNNING: Final = "running: it finishes where it is"
-DEAD: Final = "dead: it stays until it is redriven or purged"
 
 
 class EvacuationPorts(Evacuations, Outbox, Reads, Protocol):
@@ -36,7 +35,10 @@ class EvacuationPorts(Evacuations, Outbox, Reads, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far it has come; `kept`: what stays, by reason. `done`: nothing is left to move."""
+    """How far it has come; `kept`: what stays, by reason. `done`: nothing is left to move.
+
+    Of a dry run `remaining` is what was not looked at.
+    """
 
     moved: int
     remaining: int
@@ -92,7 +94,7 @@ class Evacuator:
     async def would(self, region: str) -> Progress:
         """Say what an order would move, and what would stay. Raises RegionSilent.
 
-        What stays is told of the first 10,000 tasks that wait.
+        Looks at the first 10,000 tasks that wait or are dead, and answers for no others.
         """
         before = await self._look(region, 0)
         kept: Counter[str] = Counter()
@@ -104,8 +106,9 @@ class Evacuator:
                     break
         except (StoreError, TimeoutError):
             raise RegionSilent([region]) from None
-        moved = max(0, before.remaining - kept.total())
-        return Progress(moved, 0, {**before.kept, **kept}, done=True)
+        unseen = max(0, before.remaining - (_LOOK_AT - left)) if left <= 0 else 0
+        moved = max(0, before.remaining - unseen - kept.total())
+        return Progress(moved, unseen, {**before.kept, **kept}, done=True)
 
     async def _stay(self, region: str, partition: int, most: int, kept: Counter[str]) -> int:
         """Count, by reason, what would stay of a partition; returns how many were looked at."""
@@ -113,13 +116,13 @@ class Evacuator:
         others = [self._view(name) for name in self._fleet.regions if name != region]
         async with asyncio.timeout(SILENT_AFTER_S):
             lanes = await store.lanes(partition)
-        for lane in lanes:
+        for lane in (*lanes, DEAD):
             offset, more = 0, True
             while more and seen < most:
                 async with asyncio.timeout(SILENT_AFTER_S):
                     part = await store.stranded(partition, lane, offset=offset, limit=_PART)
                 now = Situation(region, self._fleet, others, self._orders.control, part.now_ms)
-                where = [choose(record, now) for record in part.records]
+                where = [empties(record, now) for record in part.records]
                 kept.update(one.reason for one in where if not one.target)
                 offset, more, seen = offset + part.seen, part.more, seen + len(where)
         return seen
@@ -141,7 +144,6 @@ class Evacuator:
 def _progress(told: Evacuated, counts: Mapping[str, QueueCounts]) -> Progress:
     kept = Counter(told.kept)
     kept[RUNNING] = sum(queue.processing for queue in counts.values())
-    kept[DEAD] = sum(queue.dead for queue in counts.values())
     return Progress(told.moved, told.remaining, +kept, done=not told.remaining)
 
 

@@ -17,6 +17,8 @@ from router.carry import Carrier
 from router.census import Census
 from router.control import Orders
 from router.decisions import Decisions
+from router.durable import Durable
+from router.fitness import Fitness
 from router.flush import Flush
 from router.gauges import Gauges
 from router.held_back import HeldBack
@@ -36,6 +38,7 @@ from tradewind.metrics import REGION_RTT_SECONDS, forget
 from tradewind.ports import (
     Audits,
     DeadLetters,
+    Durables,
     Evacuations,
     Intake,
     Ledger,
@@ -53,6 +56,7 @@ LINGER_S: Final = MAX_PATIENCE_S
 class RegionPorts(
     Intake,
     Ledger,
+    Durables,
     Reads,
     Vitals,
     EndingPorts,
@@ -94,12 +98,14 @@ class Gateway:
         counts: bool = True,
         reload: Reload,
         linger_s: float = LINGER_S,
+        allow_eviction: bool = False,
     ) -> None:
         """`region` is the router's own. Raises SetupError.
 
         `counts`: export what the own region holds; of several processes one does it for all.
         `reload` reads the policy file again, and has had `follow` called if it has changed.
         `linger_s`: how long the store of a region that has left is kept for what is under way.
+        `allow_eviction`: use regions whose Redis may delete tasks.
         """
         self.region = region
         self._counts, self._closing = counts, False
@@ -112,16 +118,23 @@ class Gateway:
         # What may hold work of callers who are gone: of every fleet so far, as long as it does.
         self._holders = weakref.WeakSet[Submitter | Canceller]()
         self.clock = ServerClock(clock, self._near_first())
-        self.census = Census(fleet, region, self._stores, clock)
+        self.census = Census(fleet, region, self._stores, clock, allow_eviction=allow_eviction)
         self.orders = Orders(fleet, self._stores, self.census)
         self.census.listen(self.orders.heard)
+        self._fitness = Fitness(fleet, self._stores, self.census)
         self._held_back = HeldBack(self._stores, self.census, lambda: self.orders.control.pauses)
         self._flushes = {name: Flush(store, self.census) for name, store in self._stores.items()}
         self._gauges = Gauges(fleet, self._stores[region], self.census)
         self._watches = Watches(self._stores, Lookup(self._stores, fleet.partitions))
         parts = self._parts = self._build()
         self._router = RouterService(
-            fleet, parts.submitter, parts.lookup, self._watches, parts.canceller
+            fleet,
+            parts.submitter,
+            parts.lookup,
+            self._watches,
+            parts.canceller,
+            control=lambda: self.orders.control,
+            view=self.census.view,
         )
         self._admin = AdminService(
             fleet,
@@ -159,6 +172,7 @@ class Gateway:
         self._gone = self._gone.union(before.regions).difference(fleet.regions)
         self.census.follow(fleet, stores)
         self.orders.follow(fleet, stores)
+        self._fitness.follow(fleet, stores)
         self._held_back.follow(stores)
         self._flushes = {
             name: self._flushes.get(name) or Flush(store, self.census)
@@ -182,7 +196,16 @@ class Gateway:
         storing = Storing(stores, flushes)
         ledgers = Ledgers(stores, self.census)
         carrier = Carrier(routes, storing, ledgers, lookup, stores)
-        submitter = Submitter(fleet, routes, storing, ledgers, carrier, self.clock, self._entropy)
+        submitter = Submitter(
+            fleet,
+            routes,
+            storing,
+            ledgers,
+            carrier,
+            Durable(fleet, stores),
+            self.clock,
+            self._entropy,
+        )
         keys = Keys(fleet, stores)
         canceller = Canceller(fleet, stores, keys, lookup, self._watches)
         self._holders.update((submitter, canceller))
@@ -228,11 +251,16 @@ class Gateway:
         """Connect early. A region that is down now is found by the census once it is up."""
         await asyncio.gather(*map(_greet, self._stores.values()))
 
+    async def first_look(self, timeout_s: float) -> None:
+        """Return once all regions were asked what they are and can, or in `timeout_s`."""
+        await asyncio.gather(self.census.first_look(timeout_s), self._fitness.first_look(timeout_s))
+
     async def run(self) -> None:
         """Look after regions and watchers until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.census.run())
             group.create_task(self.orders.run())
+            group.create_task(self._fitness.run())
             group.create_task(self._held_back.run())
             group.create_task(self._watches.run())
             if self._counts:

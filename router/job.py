@@ -50,6 +50,9 @@ class Receipt(NamedTuple):
     duplicate: bool
     rule: str  # what decided the region
     possible_duplicate: bool = False  # a region that would know of an earlier one was silent
+    unconfirmed: bool = False  # it is not known to be as durable as its queue asks
+    # Homes of its ledger entry, if that was stored apart from it; None: the task has ended.
+    kept_at: tuple[str, ...] | None = ()
 
 
 @dataclass(slots=True)
@@ -73,6 +76,11 @@ class Job:
     def is_free(self) -> bool:
         """Whether any partition will do: it has no key by which it is to be found."""
         return self.identity.mark is None and not self.draft.affinity_key
+
+    @property
+    def is_redrawn(self) -> bool:
+        """Whether its client tries another request_id, and so another partition, if told so."""
+        return not self.is_repeat and bool(self.identity.may_spare) and not self.draft.affinity_key
 
     @property
     def asks_first(self) -> bool:

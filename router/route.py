@@ -21,7 +21,7 @@ from tradewind.task import Draft
 from tradewind.view import Decision, RegionView
 
 _SPILL: Final = "spill"
-_NOT_A_CHOICE: Final = filters.BY_POLICY | filters.NOBODY_RUNS_IT
+_NOT_A_CHOICE: Final = filters.BY_POLICY | filters.NOBODY_RUNS_IT | {filters.DURABILITY}
 _NOBODY_REFUSED: Final[Mapping[str, StoreError]] = {}
 
 

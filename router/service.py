@@ -4,7 +4,7 @@ import asyncio
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -17,14 +17,19 @@ from router.job import Deadline, Receipt
 from router.lookup import Lookup
 from router.submit import Answer, Submitter
 from router.unordered import unordered
+from router.waits import ordered, waits_for
 from router.watch import Watches
 from tradewind import errors, statuses, wire
+from tradewind.control import Control
 from tradewind.errors import BatchTooLarge, InvalidTask, TradewindError
 from tradewind.fleet import Fleet
 from tradewind.limits import MAX_BATCH_BYTES, MAX_BATCH_SPECS
 from tradewind.metrics import ROUTING_DECISIONS, SUBMIT_SECONDS, TASKS_SUBMITTED, queue_label
-from tradewind.v1 import router_pb2, router_pb2_grpc
+from tradewind.state import State
+from tradewind.task import Record
+from tradewind.v1 import router_pb2, router_pb2_grpc, task_pb2
 from tradewind.v1.task_pb2 import TaskSpec
+from tradewind.view import RegionView
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -79,9 +84,12 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
         lookup: Lookup,
         watches: Watches,
         canceller: Canceller,
+        *,
+        control: Callable[[], Control],
+        view: Callable[[str], RegionView],
     ) -> None:
-        """The parts that do the work."""
-        self._watches = watches
+        """The parts that do the work; what operators have ordered; how a region looks now."""
+        self._watches, self._control, self._view = watches, control, view
         self._closing = asyncio.Event()
         self.follow(fleet, submitter, lookup, canceller)
 
@@ -120,16 +128,18 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
         finally:  # also of one whose caller is gone
             self._count_as(_outcome(answer), queue, 1)
             SUBMIT_SECONDS.observe(time.perf_counter() - began_s)
-        return _show(router_pb2.SubmitTaskResponse(), receipt)
+        held = self._held(queue, receipt.state, receipt.region)
+        return _show(router_pb2.SubmitTaskResponse(), receipt, held)
 
     async def SubmitTasks(
         self, request: router_pb2.SubmitTasksRequest, context: Context
     ) -> router_pb2.SubmitTasksResponse:
         """Store many tasks, each on its own."""
         _check_batch(len(request.specs), request.ByteSize())
-        answers = await self._submit(request.specs, _caller(context), deadline_of(context))
+        queues = _queues(request.specs)
+        answers = await self._submit(request.specs, queues, _caller(context), deadline_of(context))
         response = router_pb2.SubmitTasksResponse()
-        _fill(response.results, answers)
+        self._fill(response.results, queues, answers)
         return response
 
     async def SubmitTaskStream(
@@ -149,14 +159,15 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
             request: router_pb2.SubmitTaskStreamRequest,
         ) -> router_pb2.SubmitTaskStreamResponse:
             answers: Sequence[Answer]
+            queues = _queues(request.specs)
             try:
                 _check_batch(len(request.specs), request.ByteSize())
             except (InvalidTask, BatchTooLarge) as error:
                 answers = _all_refused(len(request.specs), error)
             else:
-                answers = await self._submit(request.specs, caller, deadline_of(context))
+                answers = await self._submit(request.specs, queues, caller, deadline_of(context))
             response = router_pb2.SubmitTaskStreamResponse(sequence=request.sequence)
-            _fill(response.results, answers)
+            self._fill(response.results, queues, answers)
             return response
 
         async for response in unordered(request_iterator, answer, STREAM_MESSAGES, self._closing):
@@ -167,14 +178,14 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
     ) -> router_pb2.GetTaskResponse:
         """Return a task."""
         record = await self._lookup.find(request.task_id, deadline=deadline_of(context))
-        return router_pb2.GetTaskResponse(task=wire.task(record, whole=True))
+        return router_pb2.GetTaskResponse(task=self._task(record))
 
     async def WatchTask(
         self, request: router_pb2.WatchTaskRequest, context: Context
     ) -> AsyncIterator[router_pb2.WatchTaskResponse]:
         """Send a task at once and after each change, until it is settled."""
         async for record in self._watches.follow(request.task_id):
-            yield router_pb2.WatchTaskResponse(task=wire.task(record, whole=True))
+            yield router_pb2.WatchTaskResponse(task=self._task(record))
 
     async def CancelTask(
         self, request: router_pb2.CancelTaskRequest, context: Context
@@ -194,14 +205,42 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
         if not request.HasField("spec"):
             raise InvalidTask.field("spec", "is required")
         plan = self._submitter.plan(request.spec)
-        shown = explained(plan.draft, plan.decision, self._fleet, partition=plan.partition)
+        shown = explained(
+            plan.draft,
+            plan.decision,
+            self._fleet,
+            partition=plan.partition,
+            waits_for=self._held(plan.draft.queue, State.PENDING, plan.decision.region),
+        )
         return router_pb2.ExplainRouteResponse(decision=shown)
 
+    def _task(self, record: Record) -> task_pb2.Task:
+        """Return a task with what it waits for, as far as this router knows."""
+        shown, control = wire.task(record, whole=True), self._control()
+        spec, view = shown.spec, self._view(record.region)
+        shown.waits_for = waits_for(record.state, spec.queue, spec.name, view, control, self._fleet)
+        return shown
+
+    def _held(self, queue: str, state: State, region: str) -> str:
+        """Say which order holds back a task that is stored in `region`, if it is in any."""
+        return ordered(state, queue, region, self._control()) if region else ""
+
+    def _fill(self, results: Any, queues: Sequence[str], answers: Sequence[Answer]) -> None:
+        """Write receipts and errors into `results`, where they are to be sent from."""
+        for queue, answer in zip(queues, answers, strict=True):
+            result = results.add()
+            if isinstance(answer, Receipt):
+                held = self._held(queue, answer.state, answer.region)
+                _show(result.accepted, answer, held)
+                continue
+            if statuses.is_for_the_log(answer):
+                report("SubmitTasks", answer)
+            result.error.CopyFrom(statuses.to_status(answer))
+
     async def _submit(
-        self, specs: Sequence[TaskSpec], caller: _Caller, deadline: Deadline
+        self, specs: Sequence[TaskSpec], queues: list[str], caller: _Caller, deadline: Deadline
     ) -> list[Answer]:
         began_s = time.perf_counter()
-        queues = [spec.queue or wire.DEFAULT_QUEUE for spec in specs]
         answers: list[Answer] = []
         try:
             answers = await self._submitter.submit(
@@ -252,7 +291,17 @@ def _outcome(answer: Answer) -> tuple[str, str, str]:
     return _NOWHERE, _OUTCOMES.get(kind, "rejected"), _NOWHERE_TO_GO.get(kind, "")
 
 
-def _show(into: router_pb2.SubmitTaskResponse, receipt: Receipt) -> router_pb2.SubmitTaskResponse:
+def _queues(specs: Sequence[TaskSpec]) -> list[str]:
+    return [spec.queue or wire.DEFAULT_QUEUE for spec in specs]  # before they are used up
+
+
+def _show(
+    into: router_pb2.SubmitTaskResponse, receipt: Receipt, waits_for: str
+) -> router_pb2.SubmitTaskResponse:
+    if waits_for:
+        into.waits_for = waits_for
+    if receipt.unconfirmed:
+        into.replication_unconfirmed = True
     return wire.receipt(
         into,
         receipt.task_id,
@@ -262,18 +311,6 @@ def _show(into: router_pb2.SubmitTaskResponse, receipt: Receipt) -> router_pb2.S
         rule=receipt.rule,
         possible_duplicate=receipt.possible_duplicate,
     )
-
-
-def _fill(results: Any, answers: Sequence[Answer]) -> None:
-    """Write receipts and errors into `results`, where they are to be sent from."""
-    for answer in answers:
-        result = results.add()
-        if isinstance(answer, Receipt):
-            _show(result.accepted, answer)
-            continue
-        if statuses.is_for_the_log(answer):
-            report("SubmitTasks", answer)
-        result.error.CopyFrom(statuses.to_status(answer))
 
 
 def _all_refused(count: int, error: TradewindError) -> list[Answer]:

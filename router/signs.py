@@ -140,6 +140,11 @@ class Signs:
         self._slowness, self._full_until_ms = Slowness(), -math.inf
         #: Ready tasks of paused queues.
         self.held_back = 0
+        self._full = False  # by the last probe
+        #: Whether its Redis would delete tasks to make room.
+        self.evicts = False
+        #: Durabilities that its Redis cannot give.
+        self.lacks: frozenset[str] = frozenset()
         #: What operators let it do.
         self.state: RegionState = "ACTIVE"
 
@@ -168,6 +173,10 @@ class Signs:
         """Take the outcome of a call; `ok` is False for infrastructure errors only."""
         self.breaker.called(now_ms, ok=ok, is_task=is_task)
         self._ok.add(now_ms, ok=ok)
+
+    def missed(self, now_ms: float) -> None:
+        """One primary of several did not answer: no word on the region, but not all goes well."""
+        self._ok.add(now_ms, ok=False)
 
     def mustered(self, now_ms: float, workers: Sequence[LiveWorker]) -> None:
         """Take the heartbeats of the region."""
@@ -214,6 +223,10 @@ class Signs:
         """Take a refusal for memory."""
         self._full_until_ms = now_ms + FULL_FOR_MS
 
+    def measured(self, *, full: bool) -> None:
+        """Take what a probe found: room ends what a refusal has said."""
+        self._full, self._full_until_ms = full, -math.inf
+
     def standing(self, now_ms: float, *, stays: bool = False) -> Standing:
         """Return what holds of the region now: what the breaker says, or less.
 
@@ -239,6 +252,8 @@ class Signs:
             ok=self._ok.at(now_ms),
             health=standing.health,
             state=self.state,
+            evicts=self.evicts,
+            lacks=self.lacks,
             depth=round(load.depth),
             held_back=self.held_back,
             in_flight=self._in_flight,
@@ -247,7 +262,7 @@ class Signs:
             rate=load.rate,
             service_s=load.service_s,
             age_s=load.age_ms / SECOND_MS,
-            full=now_ms < self._full_until_ms,
+            full=self._full or now_ms < self._full_until_ms,
             served=self._served.now,
             unserved_for_s=idle_ms / SECOND_MS,
             ramp=standing.ramp,

@@ -12,6 +12,7 @@ from tradewind.errors import (
     StoreContractBroken,
     StoreError,
     StoreFull,
+    StoreMoving,
     StoreUnavailable,
 )
 from tradewind.ports import Intake
@@ -49,9 +50,12 @@ class Storing:
         task: NewTask,
         deadline: Deadline,
         first: EnqueueOutcome | StoreError | None = None,
+        *,
+        await_slot: bool = True,
     ) -> Stored | LedgerHit:
         """Return the outcome. `first`: what came of the first attempt, if it has been made.
 
+        A partition that moves is waited for, unless without `await_slot` another one will do.
         Raises Refused after a definite refusal. Raises OutcomeUnknown if the task may be there: at
         the deadline, or at once where asking again does not help.
         """
@@ -62,8 +66,10 @@ class Storing:
                 (outcome,) = await self.send(region, (task,), deadline)
             if isinstance(outcome, Stored | LedgerHit):
                 return outcome
-            _raise_refusal(region, outcome, sent=sent)
-            if isinstance(outcome, StoreError):
+            moves = isinstance(outcome, StoreMoving)
+            if not (moves and await_slot) or deadline.is_over:
+                _raise_refusal(region, outcome, sent=sent)
+            if isinstance(outcome, StoreError) and not moves:
                 sent = True
                 if isinstance(outcome, StoreContractBroken):
                     report(f"enqueue in {region}", outcome)  # perhaps a bug of ours, too
@@ -95,6 +101,13 @@ class Storing:
                 why = StoreUnavailable(region, "its Redis fails our scripts", sent=False)
             raise Refused(region, why)
         return stored
+
+
+def is_partial(error: StoreError) -> bool:
+    """Whether other partitions of the region may take what this one cannot."""
+    if isinstance(error, StoreFull | StoreUnavailable):
+        return error.partly
+    return isinstance(error, StoreMoving)
 
 
 def _raise_refusal(region: str, outcome: Tombstoned | TooLate | StoreError, *, sent: bool) -> None:

@@ -9,17 +9,19 @@ a reservation runs to its end even if its caller leaves; a repeat of the submit 
 import asyncio
 import random
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from router.anywhere import Anywhere
+from router.begun import Begun, Group
 from router.carry import Carrier, StartsOver
+from router.durable import Durable
 from router.flush import Outcomes
 from router.job import Deadline, Job, Receipt
 from router.reserve import Ledgers, NotKept
 from router.route import Routes
 from router.shapes import Shapes
-from router.storing import Refused, Storing
+from router.storing import Refused, Storing, is_partial
 from tradewind import ids, wire
 from tradewind.admission.identity import identify, partition
 from tradewind.clock import Clock
@@ -37,11 +39,12 @@ from tradewind.errors import (
 from tradewind.fleet import Fleet
 from tradewind.limits import MAX_BATCH_BYTES, MAX_FLUSH
 from tradewind.policy.rules import resolve
-from tradewind.task import Draft, EnqueueOutcome, NewTask, Stored
+from tradewind.task import Draft, NewTask, Stored
 from tradewind.v1.task_pb2 import TaskSpec
 from tradewind.view import Decision
 
-_OTHER_PARTITIONS: Final = 3  # tried in a region whose slot moves, before the region is left
+# Tried in a region whose slot moves, or of which a primary is full, before the region is left.
+_OTHER_PARTITIONS: Final = 6  # of 3 primaries one is full: all six there by 1 chance in 700
 # Taken in without a pause: 2 ms of the event loop, in which nobody else is served.
 _SLICE: Final = MAX_FLUSH // 2
 
@@ -57,29 +60,6 @@ class Plan:
     partition: int
 
 
-@dataclass(slots=True)
-class _Begun:
-    """A job on its way to a region. No `task`: its entry is to be reserved elsewhere first."""
-
-    job: Job
-    region: str
-    task_id: str
-    task: NewTask | None
-    closes: bool = False  # the next decision is to see all so far where they went
-    first: EnqueueOutcome | StoreError | None = None  # what came of it, if it was sent
-
-
-@dataclass(slots=True)
-class _Group:
-    """Tasks of one message that are sent to one region together."""
-
-    region: str
-    places: list[int] = field(default_factory=list[int])  # in the message
-    begun: list[_Begun] = field(default_factory=list[_Begun])
-    tasks: list[NewTask] = field(default_factory=list[NewTask])
-    size: int = 0  # bytes
-
-
 class Submitter:
     """Takes submits for all regions."""
 
@@ -90,12 +70,13 @@ class Submitter:
         storing: Storing,
         ledgers: Ledgers,
         carrier: Carrier,
+        durable: Durable,
         clock: Clock,
         entropy: random.Random,
     ) -> None:
         """`entropy` makes ids unique; it must be seeded by the system."""
         self._fleet, self._routes, self._storing = fleet, routes, storing
-        self._ledgers, self._carrier = ledgers, carrier
+        self._ledgers, self._carrier, self._durable = ledgers, carrier, durable
         self._clock, self._entropy = clock, entropy
         self._shapes = Shapes(fleet)
         self._anywhere = Anywhere(fleet.partitions, entropy)
@@ -116,14 +97,14 @@ class Submitter:
         other is a bug. Uses `specs` up.
         """
         answers: dict[int, Answer] = {}
-        sent: list[tuple[_Group, asyncio.Future[Outcomes]]] = []
-        alone: list[tuple[int, Job, _Begun | None]] = []
+        sent: list[tuple[Group, asyncio.Future[Outcomes]]] = []
+        alone: list[tuple[int, Job, Begun | None]] = []
         try:
             for begin in range(0, len(specs), _SLICE):
                 if begin:
                     await asyncio.sleep(0)
                 now_ms = self._clock.now_ms()
-                groups: dict[str, _Group] = {}
+                groups: dict[str, Group] = {}
                 for place, spec in enumerate(specs[begin : begin + _SLICE], begin):
                     try:
                         job = self._job(spec, traceparent, deadline, now_ms)
@@ -159,16 +140,18 @@ class Submitter:
             # Whoever is gone cancels it, and so takes back what has not been flushed.
             (outcome,) = await self._storing.send(begun.region, (begun.task,), deadline)
             if isinstance(outcome, Stored):
-                return _receipt(begun, outcome)
+                receipt = begun.receipt(outcome)
+                wants = self._durable.is_wanted
+                return await self._durable.confirmed(job, receipt) if wants else receipt
             begun.first = outcome
         return await self._alone(job, begun)
 
     def _gather(
         self,
-        groups: dict[str, _Group],
+        groups: dict[str, Group],
         place: int,
-        begun: _Begun,
-        sent: list[tuple[_Group, asyncio.Future[Outcomes]]],
+        begun: Begun,
+        sent: list[tuple[Group, asyncio.Future[Outcomes]]],
     ) -> None:
         """Add a task to what goes to its region, in pieces that one call can carry."""
         task, deadline = begun.task, begun.job.deadline
@@ -178,7 +161,7 @@ class Submitter:
             sent.append(self._send(groups.pop(begun.region), deadline))
             group = None
         if group is None:
-            group = groups[begun.region] = _Group(begun.region)
+            group = groups[begun.region] = Group(begun.region)
         group.places.append(place)
         group.begun.append(begun)
         group.tasks.append(task)
@@ -187,11 +170,11 @@ class Submitter:
             sent += [self._send(each, deadline) for each in groups.values()]
             groups.clear()
 
-    def _send(self, group: _Group, deadline: Deadline) -> tuple[_Group, asyncio.Future[Outcomes]]:
+    def _send(self, group: Group, deadline: Deadline) -> tuple[Group, asyncio.Future[Outcomes]]:
         return group, self._storing.send(group.region, group.tasks, deadline)
 
     async def _settle(
-        self, group: _Group, sent: asyncio.Future[Outcomes], answers: dict[int, Answer]
+        self, group: Group, sent: asyncio.Future[Outcomes], answers: dict[int, Answer]
     ) -> None:
         """Answer the tasks of a group: most are stored, and the others go on alone."""
         try:
@@ -200,30 +183,37 @@ class Submitter:
             answers.update(dict.fromkeys(group.places, error))
             return
         alone: list[Coroutine[Any, Any, None]] = []
+        stored: dict[int, tuple[Job, Receipt]] = {}  # what is to be confirmed
+        durable = self._durable
         for place, begun, outcome in zip(group.places, group.begun, outcomes, strict=True):
             if isinstance(outcome, Stored):
-                answers[place] = _receipt(begun, outcome)
+                answers[place] = receipt = begun.receipt(outcome)
+                if durable.is_wanted and durable.asked(begun.job) != "memory":
+                    stored[place] = (begun.job, receipt)
             else:
                 begun.first = outcome
                 alone.append(self._go_alone(answers, place, begun.job, begun))
+        if stored:
+            alone.append(durable.confirm_all(group.region, stored, answers))
         if alone:
             await asyncio.gather(*alone)
 
     async def _go_alone(
-        self, answers: dict[int, Answer], place: int, job: Job, begun: _Begun | None
+        self, answers: dict[int, Answer], place: int, job: Job, begun: Begun | None
     ) -> None:
         try:
             answers[place] = await self._alone(job, begun)
         except Exception as error:  # noqa: BLE001 - of this task alone
             answers[place] = error
 
-    async def _alone(self, job: Job, begun: _Begun | None) -> Receipt:
+    async def _alone(self, job: Job, begun: Begun | None) -> Receipt:
         """Take one job to its end, from wherever it is."""
         while True:
             try:
-                if begun is None and (receipt := await self._earlier(job)):
-                    return receipt
-                return await self._anew(job, begun)
+                receipt = None if begun is not None else await self._earlier(job)
+                if receipt is None:
+                    receipt = await self._anew(job, begun)
+                return await self._durable.confirmed(job, receipt)
             except StartsOver as removed:
                 if job.deadline.is_over:
                     raise SubmitInFlight(removed.task_id, 1) from None
@@ -271,7 +261,7 @@ class Submitter:
             place = partition(job.draft, job.identity, self._fleet.partitions, 0)
         return ids.mint(born_ms, ids.region_code(region), place, self._entropy.getrandbits(48))
 
-    def _begin(self, job: Job) -> _Begun:
+    def _begin(self, job: Job) -> Begun:
         """Choose a region, and make the task if that is all there is to do. Raises refusals.
 
         What came before, if anything, has been refused for certain.
@@ -284,9 +274,9 @@ class Submitter:
         mark = job.identity.mark and job.mark_here(task_id, region)
         is_entry_elsewhere = job.identity.mark is not None and mark is None
         task = None if is_entry_elsewhere else job.task(task_id, region, mark=mark)
-        return _Begun(job, region, task_id, task, closes=self._carrier.is_spent)
+        return Begun(job, region, task_id, task, closes=self._carrier.is_spent)
 
-    async def _anew(self, job: Job, begun: _Begun | None) -> Receipt:
+    async def _anew(self, job: Job, begun: Begun | None) -> Receipt:
         """Try one region after the other, each only after a definite refusal."""
         moved = 0
         while True:
@@ -298,9 +288,7 @@ class Submitter:
                 return await self._to_the_end(reserved)
             except Refused as refused:
                 moved += 1
-                slot_moves = job.is_free and isinstance(refused.error, StoreMoving)
-                if slot_moves and moved < _OTHER_PARTITIONS:
-                    self._anywhere.leave()
+                if self._stays(job, refused, moved):
                     continue
                 if refused.region in job.refused or job.deadline.is_over:
                     raise refused.error from None
@@ -316,12 +304,33 @@ class Submitter:
             finally:
                 begun = None
 
-    async def _at_once(self, begun: _Begun, task: NewTask) -> Receipt:
+    def _stays(self, job: Job, refused: Refused, moved: int) -> bool:
+        """Whether another partition of the region is to take it.
+
+        Raises the refusal where its client comes back at once, and so to another one.
+        """
+        error = refused.error
+        if not is_partial(error):
+            return False
+        if job.is_redrawn and not isinstance(error, StoreFull):
+            raise job.left_nothing(_own(error), elsewhere=True) from None
+        if not job.is_free or moved >= _OTHER_PARTITIONS:
+            return False
+        self._anywhere.leave()
+        return True
+
+    async def _at_once(self, begun: Begun, task: NewTask) -> Receipt:
         """Task and ledger entry in one script, or a task without an entry."""
         job, region = begun.job, begun.region
-        outcome = await self._storing.store(region, task, job.deadline, begun.first)
+        outcome = await self._storing.store(
+            region,
+            task,
+            job.deadline,
+            begun.first,
+            await_slot=not (job.is_free or job.is_redrawn),
+        )
         if isinstance(outcome, Stored):
-            return _receipt(begun, outcome)
+            return begun.receipt(outcome)
         return await self._to_the_end(self._carrier.known(job, region, outcome))
 
     async def _earlier(self, job: Job) -> Receipt | None:
@@ -353,16 +362,11 @@ class Submitter:
             task.exception()  # seen, if nobody waits for it any more
 
 
-def _receipt(begun: _Begun, stored: Stored) -> Receipt:
-    job = begun.job
-    return Receipt(
-        begun.task_id,
-        begun.region,
-        stored.state,
-        duplicate=False,
-        rule=job.rule,
-        possible_duplicate=job.home_was_silent,
-    )
+def _own(error: StoreError) -> StoreError:
+    """The same for one job alone: an error of the store may be of many."""
+    if isinstance(error, StoreMoving):
+        return StoreMoving(error.region, error.partition)
+    return StoreUnavailable(error.region, "one of its primaries", sent=False, partly=True)
 
 
 def _leave(job: Job, kept: NotKept) -> bool:

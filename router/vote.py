@@ -21,7 +21,13 @@ from tradewind.control import (
     is_majority,
     next_version,
 )
-from tradewind.errors import ControlConflict, ControlUnavailable, StoreError, StoreUnavailable
+from tradewind.errors import (
+    ControlConflict,
+    ControlUnavailable,
+    StoreError,
+    StoreUnavailable,
+    TradewindError,
+)
 from tradewind.ports import Register
 
 Answer = TypeVar("Answer")
@@ -32,18 +38,24 @@ _PAUSE_S: Final = 0.3  # at most, before the first repetition; about a round tri
 ANSWER_S: Final = 2.0
 
 
+def _unheard() -> None:
+    """Nobody wants to know."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """A change: `apply` makes of the version agreed on the one to be agreed on, or raises.
 
     `region`: the one that is meant, which must hold it, too; empty: none. `forced`: it is in force
-    wherever any region has taken it. `above`: an epoch that it has to pass.
+    wherever any region has taken it. `above`: an epoch that it has to pass. `asked` is called
+    before regions are asked to take it: from then on it may come into force.
     """
 
     apply: Callable[[Control], Control]
     region: str = ""
     forced: bool = False
     above: int = 0
+    asked: Callable[[], None] = _unheard
 
 
 async def shortly(tries: int) -> None:
@@ -63,6 +75,25 @@ class Vote:
     ) -> None:
         """`registers`: of every configured region. `standing`: what is in force as seen here."""
         self._registers, self._standing, self._pause = dict(registers), standing, pause
+
+    async def stands(self, wish: Wish) -> Control | None:
+        """Return the version in force if `wish` changes nothing of it; None: it is to be agreed on.
+
+        Raises what `wish.apply` does of that version. Neither uses an epoch. What this router acts
+        on may be a second old, so the regions are read: what a majority holds, and none of those
+        that answer has a later one, was the last that anybody had been answered OK for. Only where
+        by this router's word nothing changes; so a change costs nothing more.
+        """
+        if _changes(wish, self._standing().control):
+            return None
+        answers = await self._ask(lambda one: one.control(timeout_s=ANSWER_S))
+        held = {name: found for name, found in answers.items() if isinstance(found, Control)}
+        base = built_on(held.values(), self._standing())
+        holders = {name for name, found in held.items() if found.stamp == base.stamp}
+        is_meant = not wish.region or wish.region in holders
+        if not (is_majority(holders, self._registers) and is_meant):
+            return None
+        return base if wish.apply(base) == base else None
 
     async def carry(self, wish: Wish) -> Control:
         """Agree on a change; returns the version that holds it.
@@ -103,6 +134,7 @@ class Vote:
         is_in = stamp.change_id in base.recent
         changed = base if is_in else wish.apply(base)
         version = next_version(base, changed, stamp, forced=wish.forced)
+        wish.asked()
         answers = await self._ask(lambda one: one.control_accept(version, timeout_s=ANSWER_S))
         took = {name for name, answer in answers.items() if answer is None}
         barred = _highest(answers)
@@ -132,6 +164,14 @@ class Vote:
 
         answers = await asyncio.gather(*map(ask, self._registers.values()))
         return dict(zip(self._registers, answers, strict=True))
+
+
+def _changes(wish: Wish, control: Control) -> bool:
+    """Whether it would make another version of this one. A refused one would not."""
+    try:
+        return wish.apply(control) != control
+    except TradewindError:
+        return False
 
 
 def _highest(answers: Mapping[str, object]) -> int:

@@ -7,6 +7,7 @@ from tradewind.ports import (
     Cancels,
     Claims,
     DeadLetters,
+    Durables,
     Evacuations,
     Inbox,
     Intake,
@@ -24,6 +25,7 @@ from tradewind.ports import (
 class AnyStore(
     Intake,
     Ledger,
+    Durables,
     Cancels,
     DeadLetters,
     Evacuations,

@@ -37,6 +37,8 @@ class RedisTarget:
     username: str = ""
     password: str = field(default="", repr=False)  # read from password_file or ${ENV}, never shown
     tls: Tls | None = None
+    # Where to call a node instead, by its address, which stays its name: behind a proxy, say.
+    through: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +240,16 @@ class Fleet:
         by_queue = {"": self.default_queue, **self.queues}
         hooked = {name: policy.on_dead is not None for name, policy in by_queue.items()}
         return hooked if any(hooked.values()) else {}
+
+    @property
+    def durable(self) -> Mapping[str, Durability]:
+        """By queue, what is more than memory; "": queues that are not named."""
+        by_queue = {"": self.default_queue, **self.queues}
+        return {
+            name: policy.durability
+            for name, policy in by_queue.items()
+            if policy.durability != "memory"
+        }
 
     @property
     def sends_webhooks(self) -> bool:

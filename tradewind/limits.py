@@ -40,6 +40,9 @@ IMPORT_MEMORY_MS = 10 * MINUTE_MS  # after settle_import
 UNSETTLED_IMPORT_MS = 1 * HOUR_MS  # then the target asks the source
 EVACUATED_MS = 7 * DAY_MS  # what an evacuation has done can be read; own choice
 MOVE_AGAIN_MS = 10 * MINUTE_MS  # between two moves of a waiting task: no tug of war
+#: A dead letter that is to leave waits for so long until on_dead has heard of it, where nothing has
+#: failed: whoever has word of it in hand, for 35 s by default (worker.herald), tells of it once.
+TELL_FIRST_MS = 1 * MINUTE_MS
 
 # --- work per call (invariant 9)
 MAX_CLAIM = 128  # tasks a claim, and stale tickets dropped by one

@@ -97,7 +97,8 @@ FAILURE_KINDS: Final = (
 )
 MOVE_OUTCOMES: Final = ("moved", "aborted")
 REPAIRS: Final = (
-    *("ticket", "lease", "due", "expiry", "dead", "outbox", "hook", "move", "import", "count"),
+    *("record", "ticket", "lease", "due", "expiry", "dead", "outbox", "hook", "move", "import"),
+    "count",
 )  # what the reconcile sweep puts in order
 NOTICE_OUTCOMES: Final = ("sent", "retried", "gone", "given_up", "withheld", "dropped")
 SLOT_KINDS: Final = ("busy", "free")
@@ -116,6 +117,12 @@ TASKS_SUBMITTED = Counter(
     "tradewind_tasks_submitted_total",
     "Submits answered by a router, by outcome.",
     ["region", "queue", "outcome"],
+    registry=REGISTRY,
+)
+TASKS_UNCONFIRMED = Counter(
+    "tradewind_tasks_unconfirmed_total",
+    "Tasks accepted, of which it was not confirmed in time that they are as durable as asked.",
+    ["region", "queue"],
     registry=REGISTRY,
 )
 TASKS_PROCESSED = Counter(
@@ -189,6 +196,13 @@ REGION_STATE = Gauge(
     registry=REGISTRY,
     multiprocess_mode="livemostrecent",
 )
+REGION_DURABILITY = Gauge(
+    "tradewind_region_durability",
+    "1 if the region's Redis can keep tasks so durably, 0 if such tasks are not routed there.",
+    ["region", "durability"],
+    registry=REGISTRY,
+    multiprocess_mode="livemostrecent",
+)
 REGION_ORDER = Gauge(
     "tradewind_region_order",
     "1 for what operators allow the region to do, 0 for the others.",
@@ -211,6 +225,20 @@ CONTROL_EPOCH = Gauge(
 REGION_WORKERS = Gauge(
     "tradewind_region_workers",
     "Live worker processes of the region, as this router last read; 0: nobody works there.",
+    ["region"],
+    registry=REGISTRY,
+    multiprocess_mode="livemostrecent",
+)
+REGION_FULL = Gauge(
+    "tradewind_region_full",
+    "1 while the region's Redis is full: it refuses new work and goes on with what it has.",
+    ["region"],
+    registry=REGISTRY,
+    multiprocess_mode="livemostrecent",
+)
+REGION_MEMORY = Gauge(
+    "tradewind_region_memory_ratio",
+    "Memory that the region's fullest primary uses, of its maxmemory; 0 without a limit.",
     ["region"],
     registry=REGISTRY,
     multiprocess_mode="livemostrecent",

@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 # In the environment of a pool's child: a copy of the file that its parent works by. What the file
 # itself says may be wrong just now, and the child is to start all the same.
 LAST_GOOD: Final = "TRADEWIND_LAST_GOOD_POLICY"
-# In the environment of what `tradewind up` starts: where it runs each region's Redis, as a JSON
-# object of HOST:PORT by region. It goes before the file's address; the version stays the file's.
+# In the environment of what `tradewind up` starts: where it runs each region's Redis, as JSON that
+# `told` writes. It goes before the file's address; the version stays the file's.
 REDIS_AT: Final = "TRADEWIND_REDIS_AT"
 
 Taker = Callable[[Fleet], None]
@@ -49,7 +49,7 @@ class PolicyFile:
         self._takers: list[Taker] = []
         self._one_by_one = asyncio.Lock()
         self._asked = asyncio.Event()
-        self._redis_at = _redis_at(os.environ.get(REDIS_AT, "{}"))
+        self._redis_at = redis_at()
         self._text = read_text(Path(first or path))
         self._fleet = placed(regions.loads(self._text, path), self._redis_at)
         if first:
@@ -164,21 +164,47 @@ class PolicyFile:
             _log.exception("the policy file could not be read again")
 
 
-def placed(fleet: Fleet, redis_at: Mapping[str, str]) -> Fleet:
-    """Return the same fleet with the Redis of these regions elsewhere, at HOST:PORT."""
+def placed(fleet: Fleet, elsewhere: Mapping[str, RedisTarget]) -> Fleet:
+    """Return the same fleet with the Redis of these regions elsewhere."""
     moved = {
-        name: replace(fleet.regions[name], redis=RedisTarget("standalone", (node,)))
-        for name, node in redis_at.items()
+        name: replace(fleet.regions[name], redis=target)
+        for name, target in elsewhere.items()
         if name in fleet.regions
     }
     return replace(fleet, regions={**fleet.regions, **moved})
 
 
-def _redis_at(text: str) -> dict[str, str]:
+def told(targets: Mapping[str, RedisTarget]) -> str:
+    """REDIS_AT for these. It has no login and no TLS, as what `tradewind up` runs."""
+    return json.dumps(
+        {
+            name: {
+                "kind": target.kind,
+                "nodes": target.nodes,
+                "service": target.service,
+                "through": dict(target.through),
+            }
+            for name, target in targets.items()
+        }
+    )
+
+
+def redis_at() -> dict[str, RedisTarget]:
+    """Return what REDIS_AT says in this process's environment. Raises ConfigError."""
     try:
-        return {str(name): str(node) for name, node in json.loads(text).items()}
-    except (ValueError, AttributeError) as error:
-        raise ConfigError(REDIS_AT, f"no JSON object of HOST:PORT by region ({error})") from None
+        return {
+            str(name): RedisTarget(
+                given["kind"],
+                tuple(given["nodes"]),
+                service=given["service"],
+                through=dict(given["through"]),
+            )
+            for name, given in json.loads(os.environ.get(REDIS_AT, "{}")).items()
+        }
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise ConfigError(
+            REDIS_AT, f"no JSON as `tradewind up` writes it ({error!r}): unset it"
+        ) from None
 
 
 def forbidden(old: Fleet, new: Fleet, region: str) -> str:

@@ -6,6 +6,7 @@ What couriers do by it, and what a router says beforehand that they would do. Pu
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from tradewind import codec
 from tradewind.control import Control
@@ -14,9 +15,11 @@ from tradewind.fleet import Fleet
 from tradewind.policy import rules
 from tradewind.policy.relocate import Relocation, Stranded, relocate
 from tradewind.state import State
-from tradewind.task import Draft, Record
+from tradewind.task import Draft, MoveReason, Record
 from tradewind.v1.task_pb2 import TASK_STATE_DEAD_LETTER, Hop, TaskSpec
 from tradewind.view import RegionView
+
+_EVACUATION: Final[MoveReason] = "evacuation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Situation:
 
 
 def choose(record: Record, now: Situation) -> Relocation:
-    """Pick where a task of `now.source` may go next."""
+    """Pick where a task of `now.source` may go next: one that is settled as a dead letter."""
     try:
         spec = codec.unpack(record.packed).spec
         stays = codec.hops(record.hops)
@@ -50,10 +53,19 @@ def choose(record: Record, now: Situation) -> Relocation:
         visited=[now.source, *(stay.region for stay in stays)],
         hop_count=record.hop_count,
         waits=record.state is not State.DEAD_LETTER,
-        moved_ms_ago=now.now_ms - max(_left_waiting(stays), default=-math.inf),
+        rests=record.settled,
+        moved_ms_ago=now.now_ms - max(_left_as_it_was(stays), default=-math.inf),
     )
     views = [replace(view, state=now.control.state(view.name)) for view in now.views]
     return relocate(stranded, views, now.fleet)
+
+
+def empties(record: Record, now: Situation) -> Relocation:
+    """Pick where an evacuation takes a task, in the end: what may not run elsewhere rests there."""
+    where = choose(record, now)
+    if record.state is State.DEAD_LETTER and where.permanent and not record.settled:
+        return choose(replace(record, settled=True), now)
+    return where
 
 
 def queue_of(record: Record) -> str:
@@ -64,9 +76,13 @@ def queue_of(record: Record) -> str:
         return ""
 
 
-def _left_waiting(stays: Iterable[Hop]) -> list[int]:
-    """When stays ended that the task left while it waited."""
-    return [stay.at.ToMilliseconds() for stay in stays if stay.state != TASK_STATE_DEAD_LETTER]
+def _left_as_it_was(stays: Iterable[Hop]) -> list[int]:
+    """When stays ended that the task left while it waited, or as a dead letter."""
+    return [
+        stay.at.ToMilliseconds()
+        for stay in stays
+        if stay.state != TASK_STATE_DEAD_LETTER or stay.reason == _EVACUATION
+    ]
 
 
 def _draft(spec: TaskSpec) -> Draft:

@@ -32,6 +32,8 @@ class RegionView:
     service_s: float = 0.0  # mean seconds one takes that waits or runs there; 0 until known
     age_s: float = 0.0  # of a full load report that would be as uncertain as these numbers
     full: bool = False  # the store refused for memory lately
+    evicts: bool = False  # its Redis deletes keys when it is full, tasks among them
+    lacks: frozenset[str] = frozenset()  # durabilities that its Redis cannot give
     served: Mapping[str, frozenset[str]] = field(
         default_factory=dict[str, frozenset[str]],
     )  # queue -> handler names that some live worker runs ("*" = any)
@@ -41,6 +43,11 @@ class RegionView:
     kept_out: bool = False  # down, though it answers: it has flapped
     back_for_s: float = math.inf  # since it came back, give or take; inf: it was never out
     live_share: float = 1.0  # slots, of those that it is known to have when all is well
+
+
+def known_for_s(view: RegionView) -> float | None:
+    """Age of what is known of its load, in seconds; None: nothing is."""
+    return None if view.health == "UNKNOWN" else view.age_s
 
 
 @dataclass(frozen=True, slots=True)

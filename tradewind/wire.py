@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from collections.abc import Sequence
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -19,7 +20,7 @@ from tradewind.policy.rules import DEFAULT_RULE, UNSERVED
 from tradewind.state import State
 from tradewind.task import Draft, Failure, LiveWorker, Priority, QueueCounts, Record
 from tradewind.v1 import admin_pb2, router_pb2, task_pb2
-from tradewind.view import Candidate, Decision, FenceAuthors, RegionView
+from tradewind.view import Candidate, Decision, FenceAuthors, RegionView, known_for_s
 
 #: Initial metadata of a health Check: the region that the router stands in.
 REGION_METADATA = "tradewind-region"
@@ -120,6 +121,7 @@ def receipt(
 def task(record: Record, *, whole: bool) -> task_pb2.Task:
     """Return a task as its owner knows it; without payload and result unless `whole`.
 
+    What it waits for is not known here.
     A task whose packed part cannot be read is shown without its spec.
     """
     shown = task_pb2.Task(
@@ -131,12 +133,13 @@ def task(record: Record, *, whole: bool) -> task_pb2.Task:
         crashes=record.crashes,
         result_content_type=record.result_content_type,
         result_omitted=record.result_omitted,
+        payload_omitted=record.payload_omitted,
         settled=record.settled,
         failover=record.failover,
         fence=record.fence,
         cancel_requested=record.cancel_requested and record.state is State.PROCESSING,
     )
-    _add_spec(shown, record.packed, whole=whole)
+    _add_spec(shown, record.packed, whole=whole, has_payload=not record.payload_omitted)
     _add_times(shown, record)
     _add_hops(shown, record)
     if record.death or record.failure is not None:
@@ -155,10 +158,11 @@ def decision(
     fence_by: FenceAuthors | None = None,
     refusal: Status | None = None,
     dedup_by: str = "",
+    waits_for: str = "",
 ) -> task_pb2.RouteDecision:
     """Return a routing decision; `partition` is the one the task would take.
 
-    `refusal`: what a submit is answered without a region.
+    `refusal`: what a submit is answered without a region. `waits_for`: see router.waits.
     """
     return task_pb2.RouteDecision(
         region=choice.region,
@@ -175,6 +179,8 @@ def decision(
         bypassed=choice.bypassed,
         refusal=refusal,
         dedup_by=dedup_by,
+        matched=_matched(choice),
+        waits_for=waits_for,
     )
 
 
@@ -192,15 +198,27 @@ def decided_by(choice: Decision) -> str:
 
     That nobody runs the task goes before either.
     """
-    if choice.reason == UNSERVED or choice.rule in {"", DEFAULT_RULE}:
-        return choice.reason
-    return choice.rule
+    if choice.reason == UNSERVED:
+        return UNSERVED
+    return _matched(choice) or choice.reason
+
+
+def _matched(choice: Decision) -> str:
+    return "" if choice.rule == DEFAULT_RULE else choice.rule
 
 
 def region(
-    view: RegionView, *, expected_wait_s: float, workers: int, epoch: int = 0
+    view: RegionView,
+    *,
+    expected_wait_s: float,
+    workers: int,
+    epoch: int = 0,
+    reasons: Sequence[str] = (),
 ) -> admin_pb2.Region:
-    """Return a region as this router sees it; `epoch` of the orders in which its state stands."""
+    """Return a region as this router sees it; `epoch` of the orders in which its state stands.
+
+    `reasons`: what keeps new tasks out.
+    """
     shown = admin_pb2.Region(
         name=view.name,
         state=_REGION_STATES[view.state],
@@ -210,7 +228,11 @@ def region(
         pending=view.depth,
         live_slots=view.slots,
         workers=workers,
+        trial=view.trial,
+        reasons=reasons,
     )
+    if (age_s := known_for_s(view)) is not None:
+        shown.age.CopyFrom(_duration(age_s * 1_000))
     if math.isfinite(expected_wait_s):
         shown.expected_wait.CopyFrom(_duration(expected_wait_s * 1_000))
     return shown
@@ -284,14 +306,14 @@ def error_kind(death: str, failure: Failure | None) -> str:
     return death or (_ATTEMPT_KINDS.get(failure.kind, "") if failure else "")
 
 
-def _add_spec(shown: task_pb2.Task, packed: bytes, *, whole: bool) -> None:
+def _add_spec(shown: task_pb2.Task, packed: bytes, *, whole: bool, has_payload: bool) -> None:
     try:
         stored = codec.unpack(packed)
     except DamagedRecord:
         return
     shown.spec.CopyFrom(stored.spec)
     # To reckon it from a payload takes longer than all the rest, and a list shows many.
-    if whole or stored.fingerprint or stored.spec.idempotency_key:
+    if (whole and has_payload) or stored.fingerprint or stored.spec.idempotency_key:
         with contextlib.suppress(DamagedRecord):
             shown.fingerprint = codec.fingerprint_of(stored).hex()
     if not whole:

@@ -108,6 +108,7 @@ def _run_one(
         version=__version__,
         started_ms=clock.now_ms(),
         chosen_queues=bool(arguments.queues),
+        allow_eviction=arguments.allow_eviction,
     )
 
     def open_sender(fleet: Fleet, clock: Clock) -> Sender | None:
@@ -161,6 +162,8 @@ def _run_processes(arguments: argparse.Namespace, policy: PolicyFile) -> int:
     child += ["--concurrency", str(arguments.concurrency), "--grace", str(arguments.grace)]
     if arguments.queues:
         child += ["--queues", ",".join(arguments.queues)]
+    if arguments.allow_eviction:
+        child.append("--allow-eviction")
 
     async def work() -> int:
         processes = Processes(child, arguments.processes, policy)
@@ -228,6 +231,11 @@ def _parser() -> argparse.ArgumentParser:
         help="worker processes (default: 1)",
     )
     add("--http", type=startup.address, metavar="HOST:PORT", help="metrics and probes")
+    add(
+        "--allow-eviction",
+        action="store_true",
+        help="move tasks also to regions whose Redis deletes tasks when it is full",
+    )
     add(
         "--insecure-bind", action="store_true", help="serve --http beyond this machine, unprotected"
     )

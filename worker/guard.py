@@ -224,7 +224,7 @@ class Guard:
                     held.called_off()
 
     def _not_renewed(self, held: Slot, error: StoreError) -> None:
-        self._reach.interrupted()
+        self._reach.failed(error)
         now_ms, period_ms = self._clock.monotonic_ms(), held.lease_ms / RENEWALS_PER_LEASE
         held.due_ms = now_ms + period_ms / 2
         if now_ms + period_ms >= held.trusted_until_ms and not held.signals.doubtful.is_set():
@@ -258,6 +258,6 @@ class Guard:
                 if await self._beat_once(store):
                     continue  # at once, so that others see that it obeys
             except StoreError as error:
-                self._reach.interrupted()
+                self._reach.failed(error)
                 _log.debug("no heartbeat", extra={"reason": str(error)})
             await tick(HEARTBEAT_EVERY_MS / 1000)

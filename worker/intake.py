@@ -10,7 +10,7 @@ from tradewind.limits import MAX_CLAIM
 from tradewind.ports import Claims
 from tradewind.task import Claim, ClaimBatch
 from worker.line import Line
-from worker.patience import Patience
+from worker.patience import MOVING_MS, Patience, is_partial
 from worker.pool import Pace, Pool
 from worker.reach import Reach
 from worker.runner import Runner
@@ -170,6 +170,10 @@ class Intake:
             )
             claims = batch.claims
         except StoreError as error:
+            if is_partial(error):  # the others go on; this one is asked again in a moment
+                self._reach.failed(error)
+                self._says.due(partition, MOVING_MS)
+                return True
             self._says.answer(error)
             self._line.has_more(partition, limit)
             return False

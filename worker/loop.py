@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from tradewind.attempts.describe import name_of, where
 from tradewind.clock import Clock
-from tradewind.errors import StoreError
+from tradewind.errors import StoreError, StoreMoving
 from tradewind.fleet import Fleet
 from tradewind.ports import Claims, Upkeep
 from tradewind.task import Swept
@@ -16,7 +16,7 @@ from worker.children import Children
 from worker.guard import Guard
 from worker.intake import Change, Intake, Says
 from worker.line import CLAIM, COLD_MS, Line
-from worker.patience import Patience, lasting
+from worker.patience import MOVING_MS, Patience, lasting
 from worker.pool import Pace, Pool
 from worker.reach import Reach
 from worker.runner import Hears, Runner
@@ -263,6 +263,9 @@ class Loop:
             swept = await self._store.sweep(
                 partition, worker_id=self._pool.worker_id, queues=self._pool.queues, courier=False
             )
+        except StoreMoving as error:
+            self._reach.failed(error)
+            self._due(partition, MOVING_MS)
         except StoreError as error:
             self._failed(error)
         else:
@@ -316,7 +319,7 @@ class Loop:
             self._failed(error)
 
     def _failed(self, error: StoreError) -> None:
-        self._reach.interrupted()
+        self._reach.failed(error)
         if not self._trouble:
             _log.warning("the store cannot be used", extra={"reason": str(error)})
         self._trouble = str(error)

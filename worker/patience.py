@@ -6,11 +6,19 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from tradewind.errors import StoreError, StoreMoving, StoreUnavailable
+
 _log = logging.getLogger(__name__)
 
 FIRST_S: Final = 0.1  # a lost connection is back at once, most of the time
+MOVING_MS: Final = 100  # until a partition that cannot be reached is asked again, by itself
 _WELL_S: Final = 60.0  # what has worked for so long has not failed again, but anew
 MAX_S: Final = 5.0  # with a 5 s call, a region that is back is noticed within 10 s (case C07)
+
+
+def is_partial(error: StoreError) -> bool:
+    """Whether it is of one partition, or of its primary, while others of the region answer."""
+    return isinstance(error, StoreMoving) or (isinstance(error, StoreUnavailable) and error.partly)
 
 
 class Patience:

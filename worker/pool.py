@@ -40,6 +40,7 @@ class Pool:
     started_ms: int
     chosen_queues: bool = True
     gate: Gate = field(default_factory=Gate)
+    allow_eviction: bool = False  # move tasks also to where Redis may delete them
 
     def follow(self, fleet: Fleet) -> None:
         """Go on with another fleet."""

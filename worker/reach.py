@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterable
 
 from tradewind.clock import Clock
+from tradewind.errors import StoreError, StoreMoving
 
 
 class Reach:
@@ -28,9 +29,15 @@ class Reach:
             for partition in partitions:
                 self._since_ms.setdefault(partition, now_ms)
 
-    def interrupted(self) -> None:
-        """A call failed. Counts for all partitions: they may share the node."""
+    def failed(self, error: StoreError) -> None:
+        """A call ended so. Counts for all partitions, which may share the node.
+
+        One that moves is out of reach by itself: its node answers.
+        """
         with self._lock:
+            if isinstance(error, StoreMoving):
+                self._since_ms.pop(error.partition, None)
+                return
             self._since_ms.clear()
             self._broken_ms = self._clock.monotonic_ms()
 

@@ -23,7 +23,6 @@ from tradewind.ports import (
     Register,
     Repairs,
     Upkeep,
-    Vitals,
 )
 from tradewind.startup import on_hangup
 from tradewind.stops import Stops
@@ -31,7 +30,7 @@ from tradewind.ticks import tick
 from worker.children import Children
 from worker.courier import Courier
 from worker.couriers.abroad import Abroad, Foreign
-from worker.couriers.carrier import Source
+from worker.couriers.carrier import Source, Target
 from worker.couriers.imports import Imports, Memories, Origin
 from worker.gate import Lookout, OrderedGate
 from worker.guard import Guard, Leases
@@ -51,7 +50,7 @@ _SHORT_GRACE_S: Final = 1.0  # what a second signal leaves
 _STANDS: Final = (False, "a coroutine holds the event loop")
 
 
-class Home(Claims, Upkeep, Repairs, Source, Memories, Vitals, Notices, Intake, Register, Protocol):
+class Home(Claims, Upkeep, Repairs, Source, Memories, Target, Notices, Intake, Register, Protocol):
     """The store of the worker's own region."""
 
     async def start(self) -> None:
@@ -139,7 +138,9 @@ class Service:
             on_buried=lambda partition, in_ms: self._keeper.visit(partition, in_ms),  # noqa: PLW0108 - made below
         )
         self._herald = Herald(home, pool.fleet, self._sender)
-        views = Views(pool.region, pool.fleet, self._others, clock)
+        views = Views(
+            pool.region, pool.fleet, self._others, clock, allow_eviction=pool.allow_eviction
+        )
         self._courier = Courier(
             home,
             pool.fleet,

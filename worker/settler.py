@@ -15,7 +15,7 @@ from tradewind.ports import Claims
 from tradewind.state import State
 from tradewind.task import Bury, Cancel, Crash, Finish, Release, RetryAt, Settled, Settlement
 from worker.guard import Guard
-from worker.patience import Patience
+from worker.patience import MOVING_MS, Patience, is_partial
 from worker.reach import Reach
 
 _log = logging.getLogger(__name__)
@@ -47,6 +47,7 @@ class Settler:
         self._on_settled = on_settled
         self._waiting: list[Settlement] = []
         self._sending = 0
+        self._aside = 0  # of partitions that move, until these are asked again
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -58,7 +59,7 @@ class Settler:
     @property
     def backlog(self) -> int:
         """Settlements that the store has not answered yet."""
-        return len(self._waiting) + self._sending
+        return len(self._waiting) + self._sending + self._aside
 
     def put(self, settlements: Sequence[Settlement]) -> None:
         """Send them, soon."""
@@ -83,8 +84,7 @@ class Settler:
                 unsent = await self._send(batch)
             except Exception:  # a fault of ours: their leases may end, so that others hear of them
                 self._guard.drop(settlement.claim for settlement in batch)
-                if not self._waiting:
-                    self._idle.set()
+                self._rest()
                 raise
             finally:
                 self._sending = 0
@@ -94,8 +94,22 @@ class Settler:
                 await patience.wait()
             else:
                 patience.reset()
-            if not self._waiting:
-                self._idle.set()
+            self._rest()
+
+    def _rest(self) -> None:
+        if not (self._waiting or self._aside):
+            self._idle.set()
+
+    def _set_aside(self, settlements: list[Settlement]) -> None:
+        """Send them again in a moment. What ended elsewhere does not wait for that."""
+        self._aside += len(settlements)
+        loop = asyncio.get_running_loop()
+        loop.call_later(MOVING_MS / 1000, self._take_up, settlements)
+
+    def _take_up(self, settlements: list[Settlement]) -> None:
+        self._aside -= len(settlements)
+        self._waiting += settlements
+        self._wake.set()
 
     async def _send(self, batch: Sequence[Settlement]) -> list[Settlement]:
         """Send all of `batch` side by side; return what the store did not answer."""
@@ -105,20 +119,26 @@ class Settler:
         calls = [_call(self._call_of(kind), items) for kind, items in kinds.items()]
         answered: list[tuple[Settlement, Settled]] = []
         unsent: list[Settlement] = []
+        moving: list[Settlement] = []
         # Most of the time all have completed: one call needs no task of its own.
         groups = [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
         for items, answers in zip(kinds.values(), groups, strict=True):
             for settlement, answer in zip(items, answers, strict=True):
                 if isinstance(answer, Settled):
                     answered.append((settlement, answer))
+                elif isinstance(answer, StoreError) and is_partial(answer):
+                    self._reach.failed(answer)
+                    moving.append(settlement)
                 elif isinstance(answer, StoreError) and answer.retryable:
-                    self._reach.interrupted()
+                    self._reach.failed(answer)
                     extra = {"task_id": settlement.claim.task_id, "reason": str(answer)}
                     _log.warning("a settlement was not answered and will be repeated", extra=extra)
                     unsent.append(settlement)
                 else:
                     unsent += self._instead(settlement, answer)
         self._answered(answered)
+        if moving:
+            self._set_aside(moving)
         return unsent
 
     def _call_of(self, kind: type[Settlement]) -> "Send[Any]":

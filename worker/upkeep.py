@@ -6,6 +6,7 @@ is harmless.
 """
 
 import asyncio
+import contextlib
 import logging
 import math
 import random
@@ -15,7 +16,7 @@ from typing import Final, Protocol
 
 from tradewind import metrics
 from tradewind.clock import Clock
-from tradewind.errors import StoreError
+from tradewind.errors import StoreError, StoreMoving
 from tradewind.fleet import Fleet
 from tradewind.limits import (
     COURIER_LEASE_MS,
@@ -122,8 +123,17 @@ class Keeper:
     async def run(self) -> None:
         """Sweep until cancelled."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._warn())
             group.create_task(self._roll_calls())
             group.create_task(self._sweeps())
+
+    async def _warn(self) -> None:
+        """Say once if what is accepted here may be deleted; routers look at it again and again."""
+        with contextlib.suppress(StoreError):
+            if policy := (await self._store.probe()).evicts:
+                mend = "CONFIG SET maxmemory-policy noeviction"
+                extra = {"policy": policy, "mend": mend}
+                _log.warning("this region's Redis deletes tasks when it is full", extra=extra)
 
     # --- who is there
 
@@ -131,8 +141,8 @@ class Keeper:
         while True:
             try:
                 workers = await self._store.workers()
-            except StoreError:
-                self._reach.interrupted()
+            except StoreError as error:
+                self._reach.failed(error)
                 self._courier.served.missed()
             else:
                 beats = [w.heartbeat for w in workers if w.age_ms < _MISSING_MS]
@@ -216,9 +226,15 @@ class Keeper:
             if swept.expired_leases:
                 await self._reap(partition)
         except StoreError as error:
-            self._reach.interrupted()
-            _log.debug("a sweep failed", extra={"partition": partition, "reason": str(error)})
+            self._missed(partition, error)
         self._come_back(partition)
+
+    def _missed(self, partition: int, error: StoreError) -> None:
+        """Come back soon, as after any loss; a partition that moves is no sign of one."""
+        self._reach.failed(error)
+        if isinstance(error, StoreMoving):
+            self._sooner(partition, self._clock.monotonic_ms() + SWEEP_AFTER_LOSS_MS)
+        _log.debug("a sweep failed", extra={"partition": partition, "reason": str(error)})
 
     async def _ask(self, partition: int, *, courier: bool) -> Swept:
         return await self._store.sweep(

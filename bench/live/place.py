@@ -15,6 +15,7 @@ from bench.live.plan import Plan
 from bench.sim.matrices import HOME_MS
 from bench.sim.outages import GOOD, Condition
 from tradewind import Client, regions
+from tradewind.fleet import RedisTarget
 from tradewind.local.embedded import EmbeddedFleet, answers_ready
 from tradewind.local.freeports import LOOPBACK, free_ports
 from tradewind.local.plan import EmbeddedOptions, RegionPorts, seeing, worker_argv
@@ -121,11 +122,11 @@ def _crews(plan: Plan, config: Path, data_dir: Path, fleet: EmbeddedFleet) -> li
     specs: list[ProcessSpec] = []
     for region, endpoint in fleet.endpoints.items():
         nodes = {
-            other: f"{LOOPBACK}:{link.listen_port}"
+            other: RedisTarget("standalone", (f"{LOOPBACK}:{link.listen_port}",))
             for (viewer, other), link in fleet.links.items()
             if viewer == region
         }
-        nodes[region] = endpoint.redis_url.removeprefix("redis://")
+        nodes[region] = endpoint.redis
         for number in range(world.workers):
             slots = world.slots // world.workers + (number < world.slots % world.workers)
             http, name = next(ports), _worker(region, number)
@@ -133,9 +134,7 @@ def _crews(plan: Plan, config: Path, data_dir: Path, fleet: EmbeddedFleet) -> li
             specs.append(
                 ProcessSpec(
                     name=name,
-                    argv=worker_argv(
-                        config, region, RegionPorts(0, 0, 0, http), f"{_APP}:app", more
-                    ),
+                    argv=worker_argv(config, region, RegionPorts(0, 0, http), f"{_APP}:app", more),
                     env=seeing(nodes),
                     log_path=data_dir / "logs" / f"{name}.log",
                     ready=functools.partial(answers_ready, http),

@@ -11,8 +11,10 @@ from tradewind.store.keys import partition_keys
 
 def server(lab: Lab, region: str = "eu-west") -> Any:
     """A plain client with decoded replies."""
-    host, _, port = lab.fleet.regions[region].redis.nodes[0].rpartition(":")
-    return redis.Redis(host, int(port), decode_responses=True)
+    target = lab.fleet.regions[region].redis
+    host, _, port = target.nodes[0].rpartition(":")
+    kind: Any = redis.RedisCluster if target.kind == "cluster" else redis.Redis
+    return kind(host=host, port=int(port), decode_responses=True)
 
 
 def due_times(lab: Lab) -> dict[str, float]:

@@ -47,6 +47,7 @@ async def test_c07_connections_cut_three_times_are_made_anew(
         assert last_s - cut_s <= BACK_WITHIN_S
 
 
+@pytest.mark.standalone  # the way to one server; tests/cases/test_on_cluster.py has the other
 @pytest.mark.parametrize(
     ("down_s", "late"),
     [

@@ -34,8 +34,8 @@ class Place:
     def __init__(self, home: Path, servers: Sequence[RedisProcess]) -> None:
         self.home, self.path = home, home / "regions.yaml"
         regions = [
-            f"  eu-west: {{redis: '{servers[0].url}', residency: [eu]}}",
-            f"  us-east: {{redis: '{servers[1].url}', residency: [us]}}",
+            f"  eu-west: {{redis: {servers[0].url}, residency: [eu]}}",
+            f"  us-east: {{redis: {servers[1].url}, residency: [us]}}",
         ]
         rule = "{name: personal, match: {labels: {data: pii}}, residency: [eu]}"
         self._text = "\n".join(

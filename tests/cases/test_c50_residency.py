@@ -138,6 +138,63 @@ async def test_c50_what_moves_inside_its_fence_is_never_seen_outside(world: Yard
         assert set(world.ledger.regions(receipt.task_id)) <= {"eu-west", "us-east"}
 
 
+@pytest.mark.chaos  # an order, what leaves by it, and its end take 10 s
+async def test_c50_an_evacuation_takes_nothing_of_a_task_outside_its_fence(world: Yard) -> None:
+    """What waits and what is dead, fenced in or not, is ordered out by way of a router outside."""
+    here, there, outside = "eu-west", "us-east", "ap-south"
+    wide, narrow = marked(), marked()
+    free: TaskOptions = {"labels": {"start": "eu"}, "delay": 3600}
+    keys: tuple[TaskOptions, TaskOptions] = (
+        {"idempotency_key": wide["key"]},
+        {"request_id": narrow["request"]},
+    )
+    fences = (fenced_by(wide, "eu", "us"), fenced_by(narrow, "eu"))
+    async with AsyncExitStack() as stays:
+        # Of those that may be in one region only the second sees nothing either.
+        await stays.enter_async_context(world.unseen(outside, wide))
+        await stays.enter_async_context(world.unseen(outside, narrow))
+        await stays.enter_async_context(world.unseen(there, narrow))
+        client = await stays.enter_async_context(world.client(outside))
+        dead: list[str] = []
+        waiting: list[str] = []
+        for marks, options, key in zip((wide, narrow), fences, keys, strict=True):
+            once: TaskOptions = {**options, **key}
+            lies = await client.submit("echo", {"unheard.of": marks["result"]}, **once)
+            dead.append(lies.task_id)
+            later: TaskOptions = {**options, "delay": 3600}
+            waits = await client.submit("echo", {"value": marks["payload"]}, **later)
+            waiting.append(waits.task_id)
+        waiting.append((await client.submit("echo", {"value": 1}, **free)).task_id)
+        for task_id in dead:
+            task = await world.settled(client, task_id)
+            assert (task.state, task.region) == (State.DEAD_LETTER, here)
+        for marks in (wide, narrow):
+            for part in ("payload", "label", "tenant", "affinity", "result"):
+                assert world.mentions(here, marks[part]), part
+
+        await client.admin.set_region_state(here, "DRAINING", force=True)
+        try:
+            last = [status async for status in client.admin.evacuate(here)][-1]
+            assert last.done
+            assert last.kept["no other permitted region"] == 2
+            places = [(await client.get(task_id)).region for task_id in (*dead, *waiting)]
+            assert places[:4] == [there, here, there, here]
+            assert places[4] != here
+            by_id = DeadFilter(task_ids=dead)
+            page = await client.admin.dead_tasks(by_id)
+            assert {task.task_id: task.region for task in page.tasks} == {
+                dead[0]: there,
+                dead[1]: here,
+            }
+            for part in ("payload", "label", "tenant", "affinity", "result"):
+                assert world.mentions(there, wide[part]), part
+            assert (await client.admin.purge(by_id))[0] == 2
+            for task_id in waiting:
+                assert (await client.cancel(task_id)).cancelled
+        finally:
+            await client.admin.set_region_state(here, "ACTIVE")
+
+
 # Two regions with a group, one without, and work that waits where nobody serves it moves soon.
 RESCUED = """\
 version: 1

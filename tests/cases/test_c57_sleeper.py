@@ -5,10 +5,10 @@ import signal
 from collections.abc import Callable
 
 import pytest
-import redis
 
 from tests.cases.scale import Scale, short_and_full
 from tests.flow.lab import Lab, ended_with, free_address
+from tests.redis_keys import connected
 from tradewind import ids
 from tradewind.local.scratch import RedisProcess
 from tradewind.state import State
@@ -18,8 +18,8 @@ from tradewind.store.keys import partition_keys
 def leases_of(lab: Lab, server: RedisProcess, task_ids: list[str]) -> list[float]:
     """When each task's lease ends, in ms of the server's clock; 0: there is none."""
     keys = partition_keys(lab.fleet.partitions)
-    with redis.Redis(port=server.port) as client:
-        found = [client.zscore(keys[ids.parse(t).partition].leases, t) for t in task_ids]
+    client = connected(server.port)
+    found = [client.zscore(keys[ids.parse(t).partition].leases, t) for t in task_ids]
     return [float(until_ms or 0) for until_ms in found]
 
 

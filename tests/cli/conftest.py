@@ -126,6 +126,7 @@ class Router(RouterServiceServicer):
                 state=task_pb2.TASK_STATE_PENDING,
                 duplicate=bool(spec.idempotency_key),
                 rule="unserved" if spec.name == "nosuch" else "home",
+                waits_for="paused" if spec.queue == "paused" else "",
             )
         )
 
@@ -179,10 +180,11 @@ class Admin(AdminServiceServicer):
 
     def EvacuateRegion(self, request: Any, context: Any) -> Iterator[Any]:
         kept = [admin_pb2.Kept(reason="pinned", count=2), admin_pb2.Kept(reason="full", count=7)]
+        unseen = 5 if request.region == "huge" else 0
         for moved in (0, 600, 1_200):
             done = moved == 1_200 and request.region != "taken-back"
             yield admin_pb2.EvacuateRegionResponse(
-                moved=moved, remaining=1_200 - moved, kept=kept, done=done
+                moved=moved, remaining=1_200 - moved + unseen, kept=kept, done=done
             )
 
     def ListMoves(self, request: Any, context: Any) -> admin_pb2.ListMovesResponse:

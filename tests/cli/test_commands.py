@@ -173,7 +173,6 @@ WRONG_USAGE: dict[str, tuple[str, ...]] = {
     "a delay without its unit": ("submit", "echo", "--delay", "5"),
     "a cause of death that is none": ("dlq", "list", "--kind", ""),
     "a priority that is none": ("submit", "echo", "--priority", "urgent"),
-    "a cluster": ("up", "--cluster"),
     "a policy that does not exist": ("policy", "check", "/nowhere/regions.yaml"),
     "regions that do not exist": ("up", "--config", "/nowhere/regions.yaml"),
 }
@@ -254,6 +253,21 @@ def test_a_task_that_nobody_runs_is_accepted_with_a_warning_that_names_what_is_r
     source.write_text('{"name": "nosuch"}\n{"name": "nosuch"}\n{"name": "echo"}\n')
     assert run("submit", "--from", str(source), "--router", router) == 0
     assert capsys.readouterr().err.count("no live worker runs") == 1  # once a name
+
+
+def test_a_task_of_a_paused_queue_is_accepted_with_a_warning_that_says_what_ends_it(
+    run: Run, router: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warning = (
+        "Warning: queue paused is paused, in every region; the task is kept and waits: "
+        "`tradewind resume paused` lets it start.\n"
+    )
+    assert run("submit", "echo", "{}", "--queue", "paused", "--wait", "--router", router) == 0
+    assert warning in capsys.readouterr().err
+    source = tmp_path / "tasks.jsonl"
+    source.write_text('{"name": "echo", "queue": "paused"}\n' * 3)
+    assert run("submit", "--from", str(source), "--router", router) == 0
+    assert capsys.readouterr().err == warning
 
 
 def test_waiting_for_a_file_of_tasks_prints_a_line_for_each(

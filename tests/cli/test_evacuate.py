@@ -39,6 +39,14 @@ def test_a_dry_run_says_what_would_move(
     assert "eu-west: 1,200 tasks would move" in capsys.readouterr().out
 
 
+def test_a_dry_run_says_how_many_it_did_not_look_at(
+    run: Run, router: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("evacuate", "huge", "--dry-run", "--router", router) == 0
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last == "  5 more: not looked at; ask again once some have moved"
+
+
 def test_an_order_that_is_taken_back_is_no_success(
     run: Run, router: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

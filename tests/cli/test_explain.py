@@ -16,6 +16,7 @@ from tradewind.cli import show
 from tradewind.cli.explain import (
     fence_text,
     headline,
+    held_line,
     refusal_text,
     regime_text,
     repeats_text,
@@ -185,6 +186,12 @@ SAID: dict[str, tuple[Route, str, str, str]] = {
         "",
         "Pinned to eu-west.",
     ),
+    "nobody runs it, behind a rule": (
+        route(PII, [unserved("eu-west"), unserved("eu-north", 24.0)]),
+        "goes to eu-west: eu-personal-data, then unserved (no live worker runs it)",
+        "Home is eu-west; tasks stay there.",
+        f"The fence [eu]: {BY_RULE}.",
+    ),
     "nowhere": (
         route(Draft("x", residency=("us",))),
         "goes nowhere: no region can take it now",
@@ -249,6 +256,23 @@ def test_a_contradiction_is_told_from_an_outage_and_what_to_do(
     assert said.startswith(begins)
     assert said.endswith(ends)
     assert bool(said) is bool(begins)
+
+
+def test_a_paused_queue_is_told_with_what_ends_that() -> None:
+    held = replace(SPILLING, waits_for="paused")
+    assert held_line("email.send", "mail", held) == (
+        "It would wait there: queue mail is paused, in every region; "
+        "`tradewind resume mail` lets it start."
+    )
+    assert held_line("email.send", "mail", SPILLING) == ""
+
+
+def test_what_is_reckoned_is_told_to_the_microsecond() -> None:
+    views = [view("eu-west", 1.0 / 3, ok=6.0 / 7), *VIEWS[1:]]
+    for each in route(Draft("x"), views).candidates:
+        numbers = [value for value in asdict(each).values() if isinstance(value, float)]
+        numbers += [] if each.parts is None else asdict(each.parts).values()
+        assert all(len(f"{number!r}".partition(".")[2]) <= 6 for number in numbers), numbers
 
 
 KEYED = route(Draft("x", idempotency_key="k", request_id="r"))
@@ -327,7 +351,7 @@ async def test_the_object_has_what_the_table_has_and_more(
         parts = each["parts"]
         seconds = parts["rtt_s"] + parts["wait_s"] + parts["cost_s"]
         factor = parts["health_factor"] / parts["success_rate"] / parts["ramp"]
-        assert seconds * factor == pytest.approx(each["score_s"])
+        assert seconds * factor == pytest.approx(each["score_s"], abs=1e-5)
         assert parts["rtt_s"] == pytest.approx(
             2 * each["rtt_ms"] / 1_000, abs=1e-5
         )  # told in whole us

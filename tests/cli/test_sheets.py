@@ -13,6 +13,7 @@ from tradewind.cli import dlq, overview, tasks
 from tradewind.cli.explain import fence_text
 from tradewind.cli.route_sheet import route_sheet
 from tradewind.cli.sheet import Column, Facts, Sheet
+from tradewind.cli.show import task_json
 from tradewind.client import QueueStatus, RegionStatus, Route, WorkerStatus
 from tradewind.client.views import task_of
 from tradewind.state import State
@@ -30,6 +31,9 @@ def rendered(shown: object, width: int = 80) -> list[str]:
         shown
     )
     return out.getvalue().splitlines()
+
+
+HERE = RegionStatus("eu-west", "ACTIVE", "HEALTHY", 2.0, 3.0, 7, 8, 2, 1, age_s=0.5)
 
 
 def regions() -> Sheet:
@@ -137,7 +141,7 @@ def test_a_dead_task_has_its_cause_and_why_it_stays_on_lines_of_their_own() -> N
 
 def test_each_stay_shows_when_it_began_and_ended() -> None:
     head, _rule, first, last = rendered(hops())
-    arrived, ended = head.index("arrived"), head.index("ended")
+    arrived, ended = head.index("since"), head.index("until")
     day = DIED - timedelta(days=1)
     assert first[arrived:].startswith(f"{day.astimezone():%Y-%m-%d %H:%M:%S}")
     assert first[ended:] == f"{DIED.astimezone():%Y-%m-%d %H:%M:%S}"  # another day: with its date
@@ -150,6 +154,53 @@ def test_the_end_of_a_stay_that_lasts_is_left_open() -> None:
     task.created_at.FromDatetime(DIED)
     *_, last = rendered(tasks.hops_sheet(task_of(task)))
     assert last.endswith("-")
+
+
+def test_each_stay_says_when_it_began_and_ended_to_programs_too() -> None:
+    task = done_task()
+    task.created_at.FromDatetime(DIED - timedelta(days=1))
+    task.hops[0].at.FromDatetime(DIED)
+    task.hops[1].at.FromDatetime(DIED)
+    first, last = task_json(task_of(task))["hops"]
+    assert (first["began_at"], first["ended_at"]) == (
+        "2026-02-28T23:59:59.250000Z",
+        "2026-03-01T23:59:59.250000Z",
+    )
+    assert (last["began_at"], last["ended_at"]) == (first["ended_at"], None)
+
+
+def test_a_task_that_is_held_back_says_by_what_and_what_ends_it() -> None:
+    text = "\n".join(rendered(tasks.facts(task_of(waiting("paused"))), 120))
+    assert "waits     queue mail is paused, in every region; `tradewind resume mail`" in text
+    text = "\n".join(rendered(tasks.facts(task_of(waiting("draining"))), 120))
+    assert "waits     region eu-west is draining; it starts once that is ACTIVE again" in text
+
+
+HEALTHS: dict[str, tuple[dict[str, Any], str]] = {
+    "well": ({}, "HEALTHY"),
+    "out": ({"health": "DOWN", "reasons": ("down",)}, "DOWN"),
+    "on trial": ({"health": "DOWN", "trial": True, "reasons": ("half-open",)}, "HALF_OPEN"),
+    "out for long": ({"health": "DOWN", "reasons": ("kept out", "full")}, "KEPT_OUT"),
+    "on its way back": ({"health": "RECOVERING"}, "RECOVERING"),
+}
+
+
+@pytest.mark.parametrize(("fields", "shown"), HEALTHS.values(), ids=HEALTHS)
+def test_the_health_of_a_region_is_named_as_explain_has_it(
+    fields: dict[str, Any], shown: str
+) -> None:
+    region = replace(HERE, **fields)
+    assert overview.health_text(region) == shown
+    assert rendered(overview.regions_sheet([region]))[2].split()[2] == shown
+
+
+def test_what_is_known_of_a_region_that_is_silent_is_not_shown_as_if_it_held() -> None:
+    down = replace(HERE, health="DOWN", age_s=95.0, reasons=("down", "wait over limit"))
+    _head, _rule, row, below = rendered(overview.regions_sheet([down], ["eu-west"]))
+    assert row.split()[-9:] == ["DOWN", "2.0", "ms", "-", "-", "-", "-", "95.0", "s"]
+    assert below.strip() == "takes no new tasks: wait over limit"
+    _head, _rule, row = rendered(overview.regions_sheet([HERE]))
+    assert row.split()[-7:] == ["3.0", "s", "7", "8", "2", "500", "ms"]
 
 
 def test_a_task_shows_when_with_date_and_zone() -> None:
@@ -175,6 +226,12 @@ def failed(kind: str, state: "task_pb2.TaskState.ValueType", **fields: Any) -> t
     return done_task(spec=spec, state=state, error=error, result=b"", **fields)
 
 
+def waiting(why: str) -> task_pb2.Task:
+    state = task_pb2.TASK_STATE_PENDING
+    spec = task_pb2.TaskSpec(name="echo", queue="mail")
+    return done_task(spec=spec, state=state, attempts=0, hops=[], waits_for=why)
+
+
 CHANGES: dict[str, tuple[task_pb2.Task, str]] = {
     "a retry is announced": (
         failed("", task_pb2.TASK_STATE_FAILED, attempts=1),
@@ -197,8 +254,24 @@ CHANGES: dict[str, tuple[task_pb2.Task, str]] = {
         'COMPLETED    eu-west  attempt 2: {"said": "hi"}',
     ),
     "what only waits has no attempt": (
-        done_task(state=task_pb2.TASK_STATE_PENDING, attempts=0),
+        done_task(state=task_pb2.TASK_STATE_PENDING, attempts=0, hops=[]),
         "PENDING      eu-west",
+    ),
+    "what has moved says from where and why": (
+        done_task(state=task_pb2.TASK_STATE_PENDING, attempts=0),
+        "PENDING      eu-west  from us-east (exhausted)",
+    ),
+    "what its queue holds back says so": (
+        waiting("paused"),
+        "PENDING      eu-west  waits: queue mail is paused, in every region",
+    ),
+    "what its region holds back says so": (
+        waiting("draining"),
+        "PENDING      eu-west  waits: region eu-west is draining",
+    ),
+    "what nobody runs says so": (
+        waiting("no live worker"),
+        "PENDING      eu-west  waits: no live worker: nothing in eu-west runs echo from queue mail",
     ),
 }
 

@@ -75,6 +75,17 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "an id that is watched": (("watch", "foo"), "ID: 'foo' is not a task id"),
     "an id that is cancelled": (("cancel", "foo"), "ID: 'foo' is not a task id"),
     "ids of dead tasks": (("dlq", "purge", "foo"), "ID: holds a text that is not a task id"),
+    "a region that is to be drained": (("drain", "mars"), "REGION: 'mars' is not a region"),
+    "a region that is to be cordoned": (("cordon", "mars"), "REGION: 'mars'"),
+    "a region that is to work again": (("activate", "mars"), "REGION: 'mars'"),
+    "a region that is to be emptied": (("evacuate", "mars"), "REGION: 'mars'"),
+    "a region that would be emptied": (("evacuate", "mars", "--dry-run"), "REGION: 'mars'"),
+    "a queue that is to pause": (("pause", "a b"), "QUEUE: 'a b' is no name"),
+    "a queue that is to go on": (("resume", "a b"), "QUEUE: 'a b' is no name"),
+    "a reason": (("drain", "us-east", "--reason", "x" * 1_001), "--reason: has"),
+    "a region of moves": (("moves", "list", "--region", "mars"), "--region: 'mars'"),
+    "a move": (("moves", "retarget", "foo"), "ID: 'foo' is not a task id"),
+    "a region of records": (("audit", "--region", "mars"), "--region: 'mars'"),
     "a place in a list": (("dlq", "list", "--page-token", "?"), "--page-token: is not"),
 }
 _WIRE = re.compile(r"[a-z]_[a-z]|filter\.|Task\b|Tasks\b|timedelta")
@@ -87,7 +98,9 @@ async def test_a_refusal_names_what_was_typed(
         for arguments, said in WRONG.values():
             assert await tradewind(run, serving, *arguments) == 2, arguments
             heard = capsys.readouterr().err.replace("next_page_token", "")
-            assert heard.startswith(f"Error: {said}"), heard
+            *hints, error = heard.splitlines()
+            assert error.startswith(f"Error: {said}"), heard
+            assert all(hint.startswith("Hint: ") for hint in hints), heard
             assert not _WIRE.search(heard), heard
 
 

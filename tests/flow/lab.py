@@ -12,10 +12,11 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import redis
 
+from tests.sharded import ports_of
 from tradewind import codec, ids, regions
 from tradewind.local.freeports import LOOPBACK, free_ports
 from tradewind.local.leash import leashed
@@ -44,18 +45,42 @@ class Line:
     worker: str = ""  # which of the lab's workers: a suspect runs in a child, with a pid of its own
 
 
+class Server(Protocol):
+    """A Redis as regions.yaml spells it."""
+
+    @property
+    def url(self) -> str:
+        """Or a mapping."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """Of one of its nodes."""
+        ...
+
+
 class Lab:
     """Regions by name, their stores, the workers started so far."""
 
-    def __init__(self, home: Path, servers: Sequence[RedisProcess], queue: str) -> None:
+    def __init__(
+        self, home: Path, servers: Sequence[Server], queue: str, *, partitions: int = 16
+    ) -> None:
         """`queue`: what queues.default says, as YAML."""
         self._home = home
         named = zip(REGIONS.items(), servers, strict=False)
         lines = [f"  {name}: {{redis: {s.url}, residency: [{g}]}}" for (name, g), s in named]
         text = "\n".join(
-            ["version: 1", "partitions: 16", "regions:", *lines, "queues:", f"  default: {queue}"]
+            [
+                "version: 1",
+                f"partitions: {partitions}",
+                "regions:",
+                *lines,
+                "queues:",
+                f"  default: {queue}",
+            ]
         )
         self.config = home / "regions.yaml"
+        self.env: dict[str, str] = {}  # what one more process must be told
         self.config.write_text(text + "\n")
         self.fleet = regions.load(self.config)
         self.stores = {
@@ -236,8 +261,9 @@ def free_address() -> str:
 
 def cut_connections(server: RedisProcess) -> None:
     """What a network that resets does to every client."""
-    client = redis.Redis(port=server.port)
-    client.execute_command("CLIENT", "KILL", "TYPE", "normal")  # pyright: ignore[reportUnknownMemberType]
+    for port in ports_of(server):
+        client = redis.Redis(port=port)
+        client.execute_command("CLIENT", "KILL", "TYPE", "normal")  # pyright: ignore[reportUnknownMemberType]
 
 
 async def ended_with(worker: "subprocess.Popen[bytes]") -> int:

@@ -9,10 +9,11 @@ import pytest
 
 from tests.flow.lab import Lab
 from tests.redis_keys import connected, wrong_counts
+from tests.scripts.world import FAILURE, a_bury, claim_batch
 from tradewind import codec
 from tradewind.control import Control, Evacuation, Order, Stamp
 from tradewind.state import State
-from tradewind.task import Pointer, Record
+from tradewind.task import Pointer, Record, Release
 
 HERE, THERE = "eu-west", "us-east"
 QUEUE = "{lease: 1s, attempts: 2, backoff: {initial: 20ms, factor: 2, max: 50ms}}"
@@ -45,11 +46,32 @@ async def counts(lab: Lab, task_ids: Collection[str]) -> Mapping[str, int]:
     return found
 
 
-async def all_ended(lab: Lab, region: str, task_ids: Collection[str]) -> None:
+async def all_ended(
+    lab: Lab, region: str, task_ids: Collection[str], state: State = State.COMPLETED
+) -> None:
     async def have_ended() -> bool:
-        return await counts(lab, task_ids) == {f"{region} {State.COMPLETED}": len(task_ids)}
+        return await counts(lab, task_ids) == {f"{region} {state}": len(task_ids)}
 
     await lab.until(have_ended)
+
+
+async def laid_to_rest(lab: Lab, *, number: int) -> list[str]:
+    """Dead letters in a region that drains, which nothing would move on."""
+    store, found = lab.stores[HERE], list[str]()
+    for partition in range(number):
+        task_id = await lab.submit("sleep", {"seconds": 0}, partition=partition % 16)
+        batch = await claim_batch(
+            store,
+            place=partition % 16,
+            queues=["default"],
+            handlers=["sleep"],
+            limit=100,
+            worker_id="the test's own",
+        )
+        await store.bury([a_bury(c, may_move=False) for c in batch.claims if c.task_id == task_id])
+        await store.release([Release(c) for c in batch.claims if c.task_id != task_id])
+        found.append(task_id)
+    return found
 
 
 def runs(lab: Lab) -> Mapping[tuple[str, str], int]:
@@ -69,6 +91,7 @@ async def test_an_evacuated_region_loses_nothing_though_its_courier_is_killed(
         *(lab.submit("sleep", {"seconds": 0}, partition=3) for _ in range(50)),
     )
     fenced = [await lab.submit("sleep", {"seconds": 0}, fence=("eu",)) for _ in range(3)]
+    dead = await laid_to_rest(lab, number=8)
     await order(lab, evacuation(2))
 
     async def some_have_left() -> bool:
@@ -78,7 +101,13 @@ async def test_an_evacuated_region_loses_nothing_though_its_courier_is_killed(
     first.kill()
     await lab.worker(HERE)
     await all_ended(lab, THERE, task_ids)
+    await all_ended(lab, THERE, dead, State.DEAD_LETTER)
     assert runs(lab) == {(task_id, THERE): 1 for task_id in task_ids}
+    for task_id in dead:
+        lies = await lab.record(task_id, THERE)
+        assert lies is not None
+        assert lies.failure == FAILURE
+        assert (lies.settled, lies.failover) == (True, "no")
     for task_id in task_ids[::30]:
         assert isinstance(await lab.stores[HERE].read(task_id), Pointer)
         arrived = await lab.record(task_id, THERE)
@@ -88,7 +117,7 @@ async def test_an_evacuated_region_loses_nothing_though_its_courier_is_killed(
 
     async def the_rest_is_told_of() -> bool:
         told = await lab.stores[HERE].evacuated(ORDERED_MS)
-        return (told.moved, told.remaining) == (300, 0) and told.kept == {
+        return (told.moved, told.remaining) == (308, 0) and told.kept == {
             "no other permitted region": 3
         }
 
@@ -98,6 +127,9 @@ async def test_an_evacuated_region_loses_nothing_though_its_courier_is_killed(
         assert record is not None
         assert (record.state, record.failover) == (State.PENDING, "no other permitted region")
     assert [wrong_counts(port) for port in lab.ports.values()] == [{}, {}]
+    for task_id in dead:
+        assert await lab.stores[THERE].redrive(task_id, 2)
+    await all_ended(lab, THERE, dead)
 
 
 @pytest.mark.chaos  # a worker counts as gone after 10 s, and there are two looks in between

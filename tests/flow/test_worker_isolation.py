@@ -195,6 +195,7 @@ def calls(server: RedisProcess) -> int:
     return sum(stats[f"cmdstat_{name}"]["calls"] for name in ("evalsha", "blpop"))
 
 
+@pytest.mark.standalone
 async def test_a_suspect_that_has_to_wait_costs_nothing_meanwhile(
     lab: Lab, redis_servers: list[RedisProcess]
 ) -> None:

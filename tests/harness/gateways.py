@@ -4,19 +4,33 @@ import asyncio
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Protocol
 
-from tests.harness.yard import Yard
 from tradewind.local.leash import leashed
 
 
-class Gateway:
-    """A router process that serves at `address`."""
+class Described(Protocol):
+    """What one more router must know of a fleet."""
 
-    def __init__(self, process: Process, address: str) -> None:
-        self.process, self.address = process, address
+    @property
+    def config(self) -> Path:
+        """Its file."""
+        ...
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """Where each Redis is, if not where the file says."""
+        ...
+
+
+class Gateway:
+    """A router process that serves gRPC at `address`, and its pages at `http`."""
+
+    def __init__(self, process: Process, address: str, http: str) -> None:
+        self.process, self.address, self.http = process, address, http
 
     async def kill(self) -> None:
         """kill -9."""
@@ -30,7 +44,7 @@ class Gateway:
             assert await self.process.wait() == 0, f"see {log}"
 
 
-async def started(world: Yard, region: str, log: Path, **env: str) -> Gateway:
+async def started(world: Described, region: str, log: Path, **env: str) -> Gateway:
     """Start one more router of a region, in an environment of its own."""
     command = [sys.executable, "-P", "-m", "router", "--config", str(world.config)]
     command += ["--region", region, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
@@ -41,11 +55,12 @@ async def started(world: Yard, region: str, log: Path, **env: str) -> Gateway:
     assert process.stdout is not None
     ready = (await process.stdout.readline()).decode()
     assert ready.startswith("ready grpc="), f"see {log}"
-    return Gateway(process, ready.split()[1].removeprefix("grpc="))
+    _, grpc, http = ready.split()
+    return Gateway(process, grpc.removeprefix("grpc="), http.removeprefix("http="))
 
 
 @asynccontextmanager
-async def gateway(world: Yard, region: str, log: Path, **env: str) -> AsyncGenerator[str]:
+async def gateway(world: Described, region: str, log: Path, **env: str) -> AsyncGenerator[str]:
     """The same for the length of a block. Gives its address."""
     one = await started(world, region, log, **env)
     try:

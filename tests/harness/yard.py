@@ -58,7 +58,7 @@ class Yard:
     def env(self) -> dict[str, str]:
         """What one more process must be told to find each Redis, without delays."""
         ends = self._fleet.endpoints.values()
-        return seeing({end.region: end.redis_url.removeprefix("redis://") for end in ends})
+        return seeing({end.region: end.redis for end in ends})
 
     def redis(self, region: str) -> "redis.Redis":
         """A region's Redis, answers in bytes."""
@@ -91,14 +91,15 @@ class Yard:
         """Every key of a region that has `text` in its name, its members or its values."""
         with contextlib.closing(self.redis(region)) as store:
             keys: list[bytes] = list(store.scan_iter(count=1000))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-            found = [key for key in keys if any(text.encode() in p for p in _parts(store, key))]
+            found = [key for key in keys if any(text.encode() in p for p in parts_of(store, key))]
         return sorted(key.decode(errors="replace") for key in found)
 
     @asynccontextmanager
     async def unseen(self, region: str, marks: Mapping[str, str]) -> AsyncGenerator[None]:
         """Hold that these texts, by what they are, are found nowhere in a region after a block.
 
-        Not in a command, a key, a file of its Redis, a log or a metric.
+        Not in a command, a key, a file of its Redis, a log, a metric or what its router says was
+        done, in any region.
         """
         async with self.overheard(region) as heard:
             yield
@@ -108,11 +109,23 @@ class Yard:
             "log": self.said(region),
             "disk": self.kept(region),
             "metric": await self.pages(region),
+            "audit": await self.audited(region),
         }
         for what, mark in marks.items():
             assert self.mentions(region, mark) == [], (region, what)
             for where, text in places.items():
                 assert mark.encode() not in text, (region, what, where)
+
+    async def audited(self, region: str) -> bytes:
+        """All that a region's router says operators and couriers have done, anywhere."""
+        said, token = list[str](), ""
+        async with self.client(region) as client:
+            while True:
+                page = await client.admin.audit(page_token=token)
+                said += map(repr, page.records)
+                token = page.next_page_token
+                if not token:
+                    return "\n".join(said).encode()
 
     async def settled(self, client: Client, task_id: str) -> TaskView:
         """Wait until nothing but a redrive could change the task."""
@@ -206,7 +219,8 @@ async def yard(
         await fleet.stop()
 
 
-def _parts(store: Any, key: bytes) -> Iterator[bytes]:
+def parts_of(store: Any, key: bytes) -> Iterator[bytes]:
+    """Every text of a key, its name first. `store` answers in bytes."""
     yield key
     match store.type(key):
         case b"string":

@@ -19,7 +19,7 @@ from tradewind.local import prepare
 from tradewind.local.embedded import EmbeddedFleet, answers_ready
 from tradewind.local.errors import LocalSetupError
 from tradewind.local.freeports import LOOPBACK, free_ports, is_free
-from tradewind.local.plan import EmbeddedOptions
+from tradewind.local.plan import EmbeddedOptions, Layout
 from tradewind.local.prepare import choose_layout, locked
 from tradewind.local.redis_server import ask
 from tradewind.local.scratch import redis_process
@@ -70,6 +70,15 @@ def fleet(us_port: int = 6401, eu_port: int = 6402) -> Fleet:
         },
         rtt_ms={(US, EU): 40.0, (EU, US): 40.0},
     )
+
+
+def taken_by(layout: Layout) -> set[int]:
+    """Every port of it. Fails if one was given twice."""
+    given = [number for ports in layout.regions.values() for number in dataclasses.astuple(ports)]
+    given += [port for store in layout.stores.values() for port in sorted(store.ports)]
+    given += layout.wan.values()
+    assert len(set(given)) == len(given)
+    return set(given)
 
 
 def options(tmp_path: Path, **changes: object) -> EmbeddedOptions:
@@ -124,9 +133,12 @@ async def test_a_fleet_serves_and_leaves_nothing_behind(tmp_path: Path, stand_in
         assert told["--http"] == endpoint.worker_http
         # They read the user's own file, and what they are told leads to the right servers.
         assert told["--config"] == str(tmp_path / "regions.yaml")
-        for other, node in told["redis at"].items():
+        for other, target in told["redis at"].items():
             own = running.endpoints[other].redis_url
-            assert (f"redis://{node}" == own) == (other == region)
+            [node] = target["nodes"]
+            assert f"redis://{node}" == own  # it goes by its own address, wherever it is called
+            assert (node in target["through"]) == (other != region)
+            node = target["through"].get(node, node)
             mark = f"{region}-{other}"
             ask(int(node.rpartition(":")[2]), f"SET {mark} 1")
             assert "$1" in ask(int(own.rpartition(":")[2]), f"GET {mark}")
@@ -334,8 +346,8 @@ def test_a_redis_that_may_move_gets_another_port_and_the_others_stay(
     chosen = options(tmp_path, ephemeral_ports=False, port=port, redis_may_move=True)
     chosen.data_dir.mkdir()
     layout = choose_layout(fleet(us_redis, taken_port), chosen)
-    assert layout.regions[US].redis == us_redis
-    assert layout.regions[EU].redis not in {taken_port, us_redis}
+    assert layout.stores[US].ports == {us_redis}
+    assert not layout.stores[EU].ports & {taken_port, us_redis}
 
 
 @pytest.mark.usefixtures("no_patience")
@@ -360,11 +372,12 @@ def test_the_first_router_gets_the_port_and_nothing_is_given_twice(tmp_path: Pat
     port = next(port for port in others if port + 1 != us_redis and is_free(port + 1))
     chosen = options(tmp_path, ephemeral_ports=False, port=port, wan=True)
     layout = choose_layout(fleet(us_redis, port + 1), chosen)
-    assert (layout.regions[US].grpc, layout.regions[US].redis) == (port, us_redis)
-    assert (layout.regions[EU].grpc > port + 1, layout.regions[EU].redis) == (True, port + 1)
-    given = [number for ports in layout.regions.values() for number in dataclasses.astuple(ports)]
-    given.extend(layout.wan.values())
-    assert len(set(given)) == len(given) == 4 + 4 + 2
+    assert (layout.regions[US].grpc, layout.stores[US].servers[0].port) == (port, us_redis)
+    assert (layout.regions[EU].grpc > port + 1, layout.stores[EU].servers[0].port) == (
+        True,
+        port + 1,
+    )
+    assert len(taken_by(layout)) == 4 + 4 + 2
 
 
 def test_a_port_too_high_for_the_fleet_is_an_error(tmp_path: Path) -> None:

@@ -1,12 +1,17 @@
 """What asks for an outage: files, and whatever else may lie in their place."""
 
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tradewind.local.outages import Outages
+from tradewind.local.stores import form_of, store_of
 
-REGIONS = ("eu-west", "us-east")
+REGIONS = {
+    region: store_of(region, form_of(cluster=False, replicas=True), count(6401))
+    for region in ("eu-west", "us-east")
+}
 
 
 def asked(outages: Outages) -> tuple[set[str], list[str]]:

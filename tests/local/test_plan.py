@@ -1,5 +1,5 @@
-import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,16 +9,17 @@ from tradewind.local.errors import LocalSetupError
 from tradewind.local.plan import (
     Layout,
     RegionPorts,
-    redis_nodes,
     redis_ports,
     router_argv,
     seeing,
+    targets,
     wan_links,
     wan_pairs,
     worker_argv,
 )
+from tradewind.local.stores import form_of, store_of
 from tradewind.local.wan import Link
-from tradewind.policy_file import REDIS_AT
+from tradewind.policy_file import redis_at
 
 US, EU, AP = "us-east", "eu-west", "ap-south"
 
@@ -27,18 +28,26 @@ def standalone(node: str) -> RedisTarget:
     return RedisTarget(kind="standalone", nodes=(node,))
 
 
-def fleet(*targets: RedisTarget) -> Fleet:
-    names = (US, EU, AP)[: len(targets)]
-    regions = {name: Region(name, target) for name, target in zip(names, targets, strict=True)}
+def behind(target: RedisTarget, way: str) -> RedisTarget:
+    """The same through a proxy; there is none where the way is its address."""
+    [node] = target.nodes
+    return target if way == node else replace(target, through={node: way})
+
+
+def fleet(*found: RedisTarget) -> Fleet:
+    names = (US, EU, AP)[: len(found)]
+    regions = {name: Region(name, target) for name, target in zip(names, found, strict=True)}
     rtt_ms = {(US, EU): 89.0, (EU, US): 91.0, (US, AP): 214.0, (AP, US): 214.0}
     return Fleet(regions=regions, rtt_ms=rtt_ms)
 
 
 TWO = fleet(standalone("127.0.0.1:6401"), standalone("localhost:6402"))
 THREE = fleet(*(standalone(f"127.0.0.1:{port}") for port in (6401, 6402, 6403)))
-TWO_PORTS = {US: RegionPorts(6401, 7070, 8070, 8071), EU: RegionPorts(6402, 7071, 8072, 8073)}
-DIRECT = Layout(TWO_PORTS)
-FAR = Layout(TWO_PORTS, wan={(US, EU): 9001, (EU, US): 9002})
+TWO_PORTS = {US: RegionPorts(7070, 8070, 8071), EU: RegionPorts(7071, 8072, 8073)}
+ALONE = form_of(cluster=False, replicas=False)
+TWO_STORES = {US: store_of(US, ALONE, iter([6401])), EU: store_of(EU, ALONE, iter([6402]))}
+DIRECT = Layout(TWO_PORTS, TWO_STORES)
+FAR = Layout(TWO_PORTS, TWO_STORES, wan={(US, EU): 9001, (EU, US): 9002})
 
 
 def test_redis_listens_where_the_file_says() -> None:
@@ -81,17 +90,19 @@ def test_a_link_delays_each_way_by_half_the_round_trip() -> None:
 
 def test_a_process_with_a_way_of_its_own_is_as_far_away_as_its_region() -> None:
     ways = {(f"worker-{EU}", US): 9001, (f"router-{US}", US): 9002}
-    layout = Layout(TWO_PORTS, ways, apart=True)
+    layout = Layout(TWO_PORTS, TWO_STORES, ways, apart=True)
     assert wan_links(TWO, layout) == {
         (f"worker-{EU}", US): Link(9001, "127.0.0.1", 6401, 45.5),
         (f"router-{US}", US): Link(9002, "127.0.0.1", 6401, 0),
     }
-    assert redis_nodes(layout, layout.viewer("worker", EU))[US] == "127.0.0.1:9001"
-    assert redis_nodes(layout, layout.viewer("router", EU))[US] == "127.0.0.1:6401"
+    near = standalone("127.0.0.1:6401")
+    assert targets(layout, layout.viewer("worker", EU))[US] == behind(near, "127.0.0.1:9001")
+    assert targets(layout, layout.viewer("router", EU))[US] == near
 
 
 def test_a_way_that_the_table_does_not_know_has_no_delay() -> None:
-    layout = Layout({**TWO_PORTS, AP: RegionPorts(6403, 1, 2, 3)}, wan={(EU, AP): 9003})
+    stores = {**TWO_STORES, AP: store_of(AP, ALONE, iter([6403]))}
+    layout = Layout({**TWO_PORTS, AP: RegionPorts(1, 2, 3)}, stores, wan={(EU, AP): 9003})
     assert wan_links(THREE, layout) == {(EU, AP): Link(9003, "127.0.0.1", 6403, 0)}
 
 
@@ -104,11 +115,16 @@ NODES = {
 
 @pytest.mark.parametrize(("layout", "viewer", "us", "eu"), NODES.values(), ids=NODES)
 def test_a_process_is_told_where_each_redis_is(
-    layout: Layout, viewer: str, us: int, eu: int
+    layout: Layout, viewer: str, us: int, eu: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nodes = redis_nodes(layout, viewer)
-    assert nodes == {US: f"127.0.0.1:{us}", EU: f"127.0.0.1:{eu}"}
-    assert {name: json.loads(text) for name, text in seeing(nodes).items()} == {REDIS_AT: nodes}
+    seen = targets(layout, viewer)
+    assert seen == {
+        US: behind(standalone("127.0.0.1:6401"), f"127.0.0.1:{us}"),
+        EU: behind(standalone("127.0.0.1:6402"), f"127.0.0.1:{eu}"),
+    }
+    for name, text in seeing(seen).items():
+        monkeypatch.setenv(name, text)
+    assert redis_at() == seen
 
 
 def test_command_lines() -> None:

@@ -185,7 +185,7 @@ def test_every_reason_and_every_step_is_told() -> None:
         text for name, text in vars(filters).items() if name.isupper() and isinstance(text, str)
     }
     filters_told = set(re.findall(r"`([^`]+)`", PAGE.partition("**Filter.**")[2].split("\n")[0]))
-    elsewhere = {filters.NOT_AFFINITY, filters.GUESTS, filters.FILLING}
+    elsewhere = {filters.NOT_AFFINITY, filters.GUESTS, filters.FILLING, filters.PAUSED}
     assert filters_told - {"explain", "unserved_after"} == reasons - elsewhere
     assert all(f"`{reason}`" in PAGE for reason in elsewhere)
     steps = {row["`explain` says"].strip("`") for row in table("`explain` says")}

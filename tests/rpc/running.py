@@ -182,7 +182,7 @@ async def running(
         policy.tell(gateway.follow)
     server = Server(gateway, "127.0.0.1:0")
     looking = asyncio.create_task(gateway.run())
-    await gateway.census.first_look(5)
+    await gateway.first_look(5)
     await server.start()
     try:
         async with grpc.aio.insecure_channel(server.address) as channel:

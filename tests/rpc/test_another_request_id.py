@@ -23,6 +23,7 @@ from tests.harness.patience import until
 from tests.redis_keys import flush
 from tests.rpc.ledgers import A_WHILE, GONE, LOST, spared
 from tests.rpc.running import Running, running
+from tests.sharded import ports_of
 from tradewind import Client, Receipt, TaskRequest
 from tradewind.client.calls import Refusal
 from tradewind.client.request_ids import RequestIds
@@ -81,7 +82,7 @@ def minted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def ports(redis_servers: list[RedisProcess]) -> list[int]:
-    return [server.port for server in redis_servers]
+    return [port for server in redis_servers for port in ports_of(server)]
 
 
 def lose(serving: Running, region: str, method: str, *errors: StoreError) -> None:
@@ -115,7 +116,7 @@ async def test_callers_of_a_lost_region_go_on_in_the_one_that_is_left_of_three(
             assert [answer for answer in answers if not isinstance(answer, Receipt)] == []
             assert {answer.region for answer in answers if isinstance(answer, Receipt)} == {HERE}
             assert len(minted) > 24
-            assert kept(server.port for server in servers) == Counter(range(24))
+            assert kept(p for server in servers for p in ports_of(server)) == Counter(range(24))
 
 
 async def test_a_submit_that_may_have_reached_its_home_keeps_its_request_id(

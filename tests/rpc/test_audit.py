@@ -45,6 +45,14 @@ async def test_a_pause_and_its_end_are_two_records_latest_first(serving: Running
     assert deeds == [("resume", "mail"), ("pause", "mail")]
 
 
+async def test_an_order_that_stood_already_is_written_down_as_such(serving: Running) -> None:
+    for _ in range(2):
+        await answered(serving.admin.PauseQueue(admin_pb2.PauseQueueRequest(queue="mail")))
+    again, first = await listed(serving)
+    assert dict(again.details) == {"outcome": "stood already"}
+    assert not first.details
+
+
 @pytest.mark.parametrize(("deed", "work"), [("redrive", redrive), ("purge", purge)])
 async def test_each_region_keeps_what_was_done_to_its_dead_tasks(
     serving: Running, deed: str, work: Any
@@ -110,7 +118,7 @@ async def evacuate(serving: Running) -> None:
 CHANGES: dict[str, Callable[[Running], Awaitable[object]]] = {
     "state": lambda serving: set_state(serving, "us-east", "ACTIVE"),
     "pause": lambda serving: pause(serving, "mail"),
-    "resume": lambda serving: resume(serving, "mail"),
+    "resume": lambda serving: resume(serving, "reports"),
     "evacuate": evacuate,
 }
 
@@ -120,6 +128,7 @@ async def test_a_change_that_may_hold_although_it_failed_is_written_down(
     serving: Running, deed: str, change: Any
 ) -> None:
     await set_state(serving, "us-east", "CORDONED")
+    await pause(serving, "reports")
     for name, store in serving.stores.items():
         store.fail("control_accept", StoreUnavailable(name, "lost", sent=True), late=True)
     with pytest.raises((TradewindError, grpc.aio.AioRpcError)):

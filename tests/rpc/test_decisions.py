@@ -89,7 +89,7 @@ async def test_the_log_of_a_submit_has_the_object_that_explain_prints(
     assert (line["queue"], line["handler"]) == ("default", "email.send")
     assert line["origin"] == "eu-west"
     told = line["decision"]
-    assert told.keys() == shown.keys() - {"partition"}
+    assert told.keys() == shown.keys() - {"partition", "waits_for"}
     assert (told["region"], told["rule"], told["step"], told["home"]) == (
         "eu-west",
         *["home"] * 2,

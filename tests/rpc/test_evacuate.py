@@ -7,6 +7,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from tests.rpc.running import Running, answered
+from tests.scripts.world import a_bury, claim_batch
 from tradewind import ids
 from tradewind.errors import InvalidTask, RegionSilent, RegionTakesWork, StoreUnavailable
 from tradewind.task import Exported, Record
@@ -108,6 +109,47 @@ async def test_a_dry_run_says_what_would_stay_and_orders_nothing(serving: Runnin
         "no other permitted region": 1,
     }
     assert serving.gateway.orders.control.stamp.epoch == epoch
+
+
+async def test_of_what_a_dry_run_did_not_look_at_it_says_nothing(
+    serving: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("router.evacuate._LOOK_AT", 1)
+    await serving.staff()
+    for number in range(4):
+        await serving.submit(pin_region=EU, request_id=f"r{number}")
+    (answer,) = [answer async for answer in call(serving, dry_run=True)]
+    (kept,) = answer.kept
+    assert (answer.moved, kept.reason, answer.done) == (0, "pinned", True)
+    assert answer.remaining == 4 - kept.count > 0
+
+
+async def dead(serving: Running, *, may_move: bool, **fields: Any) -> None:
+    task_id = (await serving.submit(**fields)).task_id
+    batch = await claim_batch(
+        serving.stores[EU].real,
+        place=ids.parse(task_id).partition,
+        queues=["default"],
+        handlers=["email.send"],
+    )
+    (claim,) = batch.claims
+    await serving.stores[EU].real.bury([a_bury(claim, may_move=may_move)])
+
+
+async def test_a_dry_run_counts_dead_letters_that_would_leave_to_run_or_as_they_are(
+    serving: Running,
+) -> None:
+    await serving.staff()
+    for may_move in (True, False):
+        await dead(serving, may_move=may_move, affinity_key=await serving.affinity_to(EU))
+    await dead(serving, may_move=True, pin_region=EU)
+    await dead(serving, may_move=False, residency=["eu"])
+    (answer,) = [answer async for answer in call(serving, dry_run=True)]
+    assert answer.moved == 2
+    assert {each.reason: each.count for each in answer.kept} == {
+        "pinned": 1,
+        "no other permitted region": 1,
+    }
 
 
 @pytest.mark.parametrize(

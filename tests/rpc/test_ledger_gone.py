@@ -20,7 +20,7 @@ async def cancel(serving: Running, task_id: str) -> Any:
 
 def lose(serving: Running, region: str) -> None:
     """What a Redis does that comes back without its data."""
-    (node,) = serving.fleet.regions[region].redis.nodes
+    node, *_ = serving.fleet.regions[region].redis.nodes
     flush(int(node.rpartition(":")[2]))
 
 

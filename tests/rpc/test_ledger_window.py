@@ -26,7 +26,7 @@ DELAY_MS = 3 * HOUR_MS
 
 
 def raw(fleet: Fleet, region: str) -> Any:
-    (node,) = fleet.regions[region].redis.nodes
+    node, *_ = fleet.regions[region].redis.nodes
     return connected(int(node.rpartition(":")[2]))
 
 

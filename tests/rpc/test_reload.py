@@ -10,6 +10,7 @@ import pytest
 
 from tests.harness.patience import until
 from tests.rpc.running import Running, answered, running, spec
+from tests.sharded import written
 from tradewind import regions
 from tradewind.errors import InvalidTask, NoRegionPermitted, PolicyRefused, RegionSilent
 from tradewind.fleet import Fleet
@@ -33,8 +34,8 @@ class File:
         lines = ["version: 1", f"partitions: {self._fleet.partitions}", "regions:"]
         for name in names:
             region = self._fleet.regions[name]
-            redis = f"redis://{region.redis.nodes[0]}"
-            lines.append(f"  {name}: {{redis: '{redis}', residency: [{region.residency[0]}]}}")
+            redis = written(region.redis)
+            lines.append(f"  {name}: {{redis: {redis}, residency: [{region.residency[0]}]}}")
         match = "{labels: {data: personal}}"
         lines += ["rules:", f"  - {{name: personal, match: {match}, residency: [{fence}]}}"]
         self.path.write_text("\n".join(lines) + "\n")

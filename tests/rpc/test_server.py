@@ -19,6 +19,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from router.server import check_free
 from tests.redis_keys import connected
 from tests.rpc.running import Running, spec
+from tests.sharded import written
 from tradewind.errors import SetupError
 from tradewind.fleet import Fleet
 from tradewind.local.scratch import RedisProcess
@@ -91,8 +92,8 @@ async def test_a_port_in_use_is_one_sentence(serving: Running) -> None:
 def config(fleet: Fleet, tmp_path: Path) -> Path:
     lines = ["version: 1", "partitions: 16", "regions:"]
     for name, region in fleet.regions.items():
-        redis = f"redis://{region.redis.nodes[0]}"
-        lines.append(f"  {name}: {{redis: '{redis}', residency: [{region.residency[0]}]}}")
+        redis = written(region.redis)
+        lines.append(f"  {name}: {{redis: {redis}, residency: [{region.residency[0]}]}}")
     path = tmp_path / "regions.yaml"
     path.write_text("\n".join(lines) + "\n")
     return path
@@ -215,6 +216,7 @@ def test_killed_router_processes_leave_no_directory_behind(
     until(lambda: not list(tmp_path.glob("tradewind-metrics-*")))
 
 
+@pytest.mark.standalone
 def test_routers_whose_parent_is_killed_answer_what_is_under_way(
     config: Path, redis_servers: list[RedisProcess]
 ) -> None:

@@ -15,14 +15,15 @@ from tradewind.errors import RegionSilent
 from tradewind.fleet import Fleet, Health
 from tradewind.v1 import admin_pb2, router_pb2, task_pb2
 
+pytestmark = pytest.mark.standalone  # nodes of a Cluster are called where they say they are
 NEVER_S = 600.0
 
 
 @asynccontextmanager
 async def swallowing(
-    fleet: Fleet, names: Collection[str]
+    fleet: Fleet, names: Collection[str], of: str = "ap-south"
 ) -> AsyncGenerator[tuple[Running, list[Way]]]:
-    """A router in ap-south, and a network on the way to each of `names` that can lose everything.
+    """A router of a region, and a network on the way to each of `names` that can lose everything.
 
     Nobody notices a loss by itself: probes are long.
     """
@@ -36,7 +37,7 @@ async def swallowing(
             regions[name] = replace(regions[name], redis=there)
         health = Health(interval_ms=100, timeout_ms=600_000)
         there = replace(fleet, regions=regions, health=health)
-        serving = await stack.enter_async_context(running(there, "ap-south"))
+        serving = await stack.enter_async_context(running(there, of))
         try:
             yield serving, networks
         finally:

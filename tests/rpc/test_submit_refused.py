@@ -217,6 +217,21 @@ def refusals() -> dict[str, float]:
     }
 
 
+def counted_since(before: dict[str, float]) -> dict[str, float]:
+    return {why: count - before[why] for why, count in refusals().items()}
+
+
+async def test_a_refusal_counts_each_time_that_a_caller_is_told(serving: Running) -> None:
+    """So the rate is above 0 for as long as anybody is turned away."""
+    before = refusals()
+    for attempt in (1, 2, 3):
+        with pytest.raises(TradewindError):
+            await serving.submit(
+                request_id="r", attempt=attempt, residency=["eu"], pin_region="us-east"
+            )
+    assert counted_since(before)["no-region-permitted"] == 3
+
+
 # What is submitted, what its only region answers, and what the decision counts as.
 NOWHERE: dict[str, tuple[dict[str, Any], StoreError | None, str]] = {
     "no region may have": (
@@ -251,5 +266,5 @@ async def test_among_decisions_a_refusal_counts_by_why_there_is_no_region_for_wh
         with pytest.raises(TradewindError):
             await serving.submit(**fields)
 
-    counted = {why: count - before[why] for why, count in refusals().items()}
+    counted = counted_since(before)
     assert counted == dict.fromkeys(ROUTING_REFUSALS, 0) | ({counts_as: 1} if counts_as else {})

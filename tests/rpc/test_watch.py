@@ -206,6 +206,7 @@ async def ends_unheard(serving: Running, task_id: str) -> None:
     raw.delete(keys.ready("default", 1), keys.counts)
 
 
+@pytest.mark.standalone
 async def test_a_report_that_is_lost_unnoticed_hides_nothing_for_long(
     serving: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,16 +36,19 @@ from tradewind.task import (
     Exported,
     Finish,
     Heartbeat,
+    NewTask,
     Notice,
     Priority,
     Progress,
     Record,
     Release,
+    Resting,
     RetryAt,
 )
 
 PLACE = 0  # the one that also keeps the workers
 KEYS = keys_at(PLACE)
+DELAY = {"delay_ms": 3_600_000, "expires_ms": LATER_MS}
 MARK, PENDING_MARK = a_mark(b"a" * 32, business=False), a_mark(b"b" * 32, business=False)
 BEAT = Heartbeat("w1", "eu-west", ("mail",), ("send",), 1, 0, 0.0, 0.0, 0, "1")
 SOON_S = 30.0  # the longest a test waits for anything
@@ -65,6 +68,7 @@ class World:
     moving: Exported
     moving_ready: Exported
     moving_delayed: Exported
+    moving_dead: Exported
     incoming: Exported
     imported: Exported
     ready_id: str
@@ -82,6 +86,13 @@ async def leaving(store: RegionStore, task_id: str) -> Exported:
     exported = await store.begin_export(record, "us-east", groups=[], reason="evacuation")
     assert exported is not None
     return exported
+
+
+async def untold(store: RegionStore, task: NewTask) -> Record:
+    """Dead for good, for longer than word of it is waited for."""
+    record = await dead(store, task, may_move=False)
+    await client_of(store).plain(PLACE, [["ZADD", KEYS.hooks, "XX", 1, record.task_id]])
+    return record
 
 
 async def seeded(store: RegionStore) -> World:
@@ -103,7 +114,7 @@ async def seeded(store: RegionStore) -> World:
     await dead(store, await new(), retention_ms=0)
     moving = await exporting(store, await new())
     dead_record = await dead(store, await new())
-    told = await dead(store, await new(), may_move=False)
+    told, lying = [await untold(store, await new()) for _ in range(2)]
     claim = await claimed(store, await new(done_key=b"g" * 32))
     asked = await claimed(store, await new(), lease_ms=0)
     await store.cancel(asked.task_id, retention_ms=DAY_MS)
@@ -117,8 +128,8 @@ async def seeded(store: RegionStore) -> World:
     batch = await claim_batch(store, place=PLACE, suspects=1)
     await claim_batch(store, place=PLACE, suspects=1, lease_ms=0)
     await store.cancel(stale.task_id, retention_ms=DAY_MS)
-    delay = {"delay_ms": 3_600_000, "expires_ms": LATER_MS}
-    moves = [await leaving(store, (await new(**f)).task_id) for f in ({}, delay)]
+    waiting = [(await new(**fields)).task_id for fields in ({}, DELAY)]
+    moves = [await leaving(store, task_id) for task_id in (*waiting, lying.task_id)]
     await store.import_task(imported := foreign(an_id(PLACE)), hops=b"", timeout_s=5)
     for priority in Priority:
         await new(priority=priority)
@@ -153,6 +164,7 @@ async def seeded(store: RegionStore) -> World:
         moving,
         moves[0],
         moves[1],
+        moves[2],
         foreign(an_id(PLACE)),
         imported,
         ready.task_id,
@@ -258,6 +270,7 @@ ACTIONS: dict[str, Action] = {
     "begin_export of a ready task": lambda w: leaving(w.store, w.ready_id),
     "begin_export of a suspect": lambda w: leaving(w.store, w.odd_id),
     "begin_export of a delayed task": lambda w: leaving(w.store, w.delayed_id),
+    "begin_export of a dead letter": lambda w: leaving(w.store, w.notice.record.task_id),
     "moving": lambda w: w.store.moving(PLACE, limit=10),
     "stranded": lambda w: listed(w, "ready"),
     "stranded, among the parked": lambda w: listed(w, "parked"),
@@ -274,12 +287,16 @@ ACTIONS: dict[str, Action] = {
     ),
     "abort_export of a ready task": lambda w: back(w, w.moving_ready),
     "abort_export of a delayed task": lambda w: back(w, w.moving_delayed),
+    "abort_export of a dead letter": lambda w: back(w, w.moving_dead),
     "import_task": lambda w: w.store.import_task(w.incoming, hops=b"", timeout_s=5),
     "import_task of a delayed task": lambda w: w.store.import_task(
         foreign(an_id(PLACE), State.SCHEDULED), hops=b"", timeout_s=5, delay_ms=60_000
     ),
     "import_task of a suspect": lambda w: w.store.import_task(
         foreign(an_id(PLACE), State.PENDING, crashes=1), hops=b"", timeout_s=5
+    ),
+    "import_task of a dead letter": lambda w: w.store.import_task(
+        replace(foreign(an_id(PLACE)), resting=Resting(DAY_MS, 1)), hops=b"", timeout_s=5
     ),
     "settle_import": lambda w: w.store.settle_import(w.imported.record.task_id, 2),
     "refuse_import": lambda w: w.store.refuse_import(w.incoming.record.task_id, 2),

@@ -87,4 +87,4 @@ class Slot:
     def _owns(self, client: Any) -> bool:
         info = client.execute_command("CLUSTER SLOTS")
         port = client.get_connection_kwargs()["port"]
-        return any(low <= self.number <= high and owner[1] == port for low, high, owner in info)
+        return any(low <= self.number <= high and owner[1] == port for low, high, owner, *_ in info)

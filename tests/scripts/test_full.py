@@ -1,7 +1,9 @@
 """A Redis without memory: it refuses new work whole, and still empties itself."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -22,11 +24,15 @@ from tests.scripts.world import (
     exporting,
     keys_at,
     outcome,
+    record_of,
     snapshot,
     stored,
 )
+from tradewind import codec, wire
+from tradewind.client.views import task_of
 from tradewind.errors import StoreFull
 from tradewind.local.scratch import RedisProcess
+from tradewind.state import State
 from tradewind.store.region_store import RegionStore
 from tradewind.task import (
     Cancel,
@@ -35,11 +41,14 @@ from tradewind.task import (
     Crash,
     Finish,
     Progress,
+    Record,
     Release,
     Renewed,
     RetryAt,
     Settled,
 )
+from tradewind.v1 import record_pb2, task_pb2
+from tradewind.v1.task_pb2 import TaskSpec
 
 
 @pytest.fixture
@@ -54,6 +63,11 @@ async def store(own_redis: RedisProcess) -> AsyncIterator[RegionStore]:
 @pytest.fixture
 def raw(own_redis: RedisProcess) -> Any:
     return connected(own_redis.port)
+
+
+def limit(raw: Any, share: float) -> None:
+    """So much of the memory is used from now on."""
+    raw.config_set("maxmemory", int(raw.info("memory")["used_memory"] / share))
 
 
 def fill(raw: Any) -> None:
@@ -79,10 +93,11 @@ async def test_a_full_redis_refuses_new_work_and_stores_nothing(
         await store.redrive(died.task_id, 1)
     (refused,) = await store.progress([Progress(running, 0.5)])
     assert isinstance(refused, StoreFull)
-    with pytest.raises(StoreFull):
-        await store.probe()
+    probe = await store.probe()
+    assert (probe.full, probe.memory > 1) == (True, True)
     assert snapshot(raw) == before
     raw.config_set("maxmemory", "0")
+    assert not (await store.probe()).full
     await stored(store, a_task(mark=mark))
 
 
@@ -146,3 +161,117 @@ async def test_a_full_redis_goes_on_with_the_work_it_has(
     assert await store.purge(claims[2].task_id, 1)
     assert await store.oldest() != {}
     assert wrong_counts(own_redis.port) == {}
+
+
+async def finished(
+    store: RegionStore, raw: Any, spec: TaskSpec, result: bytes, *, share: float = 0.95
+) -> Record:
+    """A task of that spec, run while so much memory is used, as this process knows by then."""
+    stored_spec = record_pb2.StoredSpec(spec=spec, deduplicated=bool(spec.idempotency_key))
+    packed = stored_spec.SerializeToString()
+    raw.config_set("maxmemory", "0")
+    held = await claimed(store, await stored(store, a_task(packed=packed)))
+    limit(raw, share)
+    await heard(store)
+    await store.finish([Finish(held, result, "application/json", DAY_MS)])
+    return await record_of(store, held.task_id)
+
+
+async def heard(store: RegionStore) -> None:
+    """What is known of the server's memory is what holds now."""
+    tightness = cast("Any", store)._tightness
+    tightness._asked_s.clear()
+    tightness.at(PLACE)
+    await asyncio.gather(*tightness._asking)
+
+
+SPECS = {
+    "with nothing but a payload": TaskSpec(queue="mail", name="send", payload=b"p" * 1000),
+    "as admission fills it in": TaskSpec(
+        queue="mail",
+        name="send",
+        payload=b"p" * 1000,
+        content_type="application/json",
+        priority=task_pb2.PRIORITY_NORMAL,
+    ),
+    "with more behind the payload": TaskSpec(
+        queue="mail",
+        name="send",
+        payload=b"p" * 1000,
+        content_type="application/json",
+        priority=task_pb2.PRIORITY_NORMAL,
+        tenant="acme",
+        affinity_key="user-42",
+    ),
+    "of another kind": TaskSpec(
+        queue="mail", name="send", payload=b"p" * 1000, content_type="text/plain", tenant="acme"
+    ),
+    "with something behind it": TaskSpec(
+        queue="mail",
+        name="send",
+        payload=b"p" * 1000,
+        content_type="application/json",
+        idempotency_key="order-7",
+    ),
+    "in the default queue": TaskSpec(name="send", payload=b"p" * 1000),
+}
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+async def test_where_memory_is_tight_finishing_takes_no_more_than_it_frees(
+    store: RegionStore, raw: Any, spec: TaskSpec
+) -> None:
+    for size, omitted in ((60, False), (900, False), (1100, True)):
+        done = await finished(store, raw, spec, b"7" * size)
+        assert (done.result, done.result_omitted) == (b"" if omitted else b"7" * size, omitted)
+        left = codec.unpack(done.packed)
+        assert (left.spec.payload, done.payload_omitted) == (b"", True)
+        left.spec.payload = spec.payload
+        assert left.spec == spec, "and nothing else is lost"
+        shown = wire.task(done, whole=True)
+        assert bool(shown.fingerprint) == bool(spec.idempotency_key), "none, not a wrong one"
+        view = task_of(shown)
+        assert (view.payload_omitted, view.result_omitted) == (True, omitted)
+        assert (view.result is None) == omitted
+
+
+async def test_where_memory_is_tight_no_traceback_is_kept(store: RegionStore, raw: Any) -> None:
+    for share, expected in ((0.5, FAILURE.traceback), (0.95, "")):
+        raw.config_set("maxmemory", "0")
+        again, last = await claimed(store), await claimed(store)
+        limit(raw, share)
+        await heard(store)
+        await store.retry([RetryAt(again, 600_000, FAILURE)])
+        await store.bury([a_bury(last)])
+        for claim in (again, last):
+            failure = (await record_of(store, claim.task_id)).failure
+            assert failure == replace(FAILURE, traceback=expected)
+
+
+async def test_what_frees_nothing_keeps_no_long_result(store: RegionStore, raw: Any) -> None:
+    short = TaskSpec(queue="mail", name="send", payload=b"p" * 10)
+    assert (await finished(store, raw, short, b"r" * 64)).result == b"r" * 64
+    omitted = await finished(store, raw, short, b"r" * 65)
+    assert (omitted.result, omitted.result_omitted, omitted.payload_omitted) == (b"", True, False)
+    assert codec.unpack(omitted.packed).spec == short
+
+
+async def test_where_there_is_room_payload_and_result_stay(store: RegionStore, raw: Any) -> None:
+    alone = SPECS["with nothing but a payload"]
+    done = await finished(store, raw, alone, b"r" * 5000, share=0.8)
+    assert (done.result, done.result_omitted, done.payload_omitted) == (b"r" * 5000, False, False)
+    assert len(codec.unpack(done.packed).spec.payload) == 1000
+
+
+async def test_a_copy_of_what_was_done_says_that_its_result_is_gone(
+    store: RegionStore, raw: Any
+) -> None:
+    key = b"f" * 32
+    first = await claimed(store, await stored(store, a_task(done_key=key)))
+    copy = await stored(store, a_task(done_key=key))
+    limit(raw, 0.95)
+    await heard(store)
+    await store.finish([Finish(first, b"r" * 500, "application/json", DAY_MS)])
+    await claim_batch(store)
+    ended = await record_of(store, copy.task_id)
+    assert (ended.state, ended.result, ended.result_omitted) == (State.COMPLETED, b"", True)

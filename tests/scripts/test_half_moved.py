@@ -12,20 +12,28 @@ from tests.redis_keys import wrong_counts
 from tests.scripts.half_moved import ACTIONS, KEYS, PLACE, SOON_S, Action, World, seeded
 from tests.scripts.slots import Slot
 from tests.scripts.world import (
+    DAY_MS,
+    LEASE_MS,
     a_task,
     an_id,
     claim_batch,
-    outcome,
+    claimed,
+    client_of,
     stored,
 )
-from tradewind.errors import StoreError, StoreMoving
+from tradewind.errors import StoreMoving
 from tradewind.store import region_client, scripts
 from tradewind.store.region_store import RegionStore
 from tradewind.task import (
     Claim,
+    Finish,
     Record,
     Release,
+    Settled,
+    Stored,
 )
+
+OTHER = PLACE + 1
 
 
 @pytest.fixture
@@ -96,11 +104,42 @@ async def test_a_call_is_repeated_until_its_slot_has_settled(
 ) -> None:
     monkeypatch.setattr(region_client, "PAUSE_FIRST_S", 0.01)
     slot.open()
-    call = asyncio.create_task(outcome(store, a_task(an_id(PLACE))))
+    call = asyncio.create_task(store.refuse(an_id(PLACE), 1))
     await asyncio.sleep(0)
     assert not call.done()
     slot.settle()
-    assert not isinstance(await asyncio.wait_for(call, SOON_S), StoreError)
+    assert await asyncio.wait_for(call, SOON_S) is None
+
+
+@pytest.mark.cluster
+async def test_a_slot_that_moves_holds_up_no_other_partition(
+    slot: Slot, store: RegionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = [await claimed(store, await stored(store, a_task(an_id(p)))) for p in (PLACE, OTHER)]
+    slot.open()
+    slot.send([KEYS.task(claims[0].task_id).encode()])
+
+    async def learn() -> None:
+        raise AssertionError("a call waits for the slot")
+
+    monkeypatch.setattr(region_client, "PAUSE_FIRST_S", 0.01)
+    monkeypatch.setattr(client_of(store).nodes, "learn", learn)
+    tasks = [a_task(an_id(place)) for place in (OTHER, PLACE, OTHER)]
+    outcomes, _ = await store.enqueue(tasks, timeout_s=SOON_S)
+    assert [type(each) for each in outcomes] == [Stored, StoreMoving, Stored]
+    alone, _ = await store.enqueue(tasks[1:2], timeout_s=SOON_S)
+    assert [type(each) for each in alone] == [StoreMoving]
+    settled = await store.finish([Finish(claim, b"r", "", DAY_MS) for claim in claims])
+    assert [type(each) for each in settled] == [StoreMoving, Settled]
+    renewed = await store.renew(claims[:1], {"mail": LEASE_MS})
+    assert [type(each) for each in renewed] == [StoreMoving]
+    for call in (
+        claim_batch(store, place=PLACE),
+        store.sweep(PLACE, worker_id="w1", queues=["mail"], courier=False),
+        store.reap(PLACE, limit=1),
+    ):
+        with pytest.raises(StoreMoving):
+            await call
 
 
 @pytest.mark.cluster
@@ -123,7 +162,7 @@ async def test_a_node_is_probed_by_a_partition_that_does_not_move(
     slot: Slot, store: RegionStore
 ) -> None:
     slot.open()
-    assert await store.probe() > 0
+    assert (await store.probe()).rtt_ms > 0
 
 
 @pytest.mark.cluster
@@ -155,9 +194,8 @@ async def test_everything_follows_a_slot_to_its_new_owner(
     try:
         slot.hand_over()
         assert await store.watch(task.task_id) is not None
-        assert await wait is None  # unblocked by the move: nothing is known of new work
         await stored(store, a_task(an_id(PLACE)))
-        assert await store.wait(["mail"], [PLACE], timeout_s=SOON_S) == PLACE
+        assert await wait == PLACE
         async with asyncio.timeout(SOON_S):
             while await anext(changes) != task.task_id:
                 claim = await claimed_first(store)
@@ -169,3 +207,36 @@ async def test_everything_follows_a_slot_to_its_new_owner(
 
 async def claimed_first(store: RegionStore) -> Claim:
     return (await claim_batch(store, place=PLACE, limit=1)).claims[0]
+
+
+@pytest.mark.cluster
+async def test_calls_that_wait_for_no_slot_follow_one_that_has_moved(
+    slot: Slot, store: RegionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(region_client, "PAUSE_FIRST_S", 0.01)
+    slot.hand_over()
+    try:
+        assert (await store.probe()).rtt_ms > 0
+        assert (await claim_batch(store, place=PLACE)).claims == ()
+    finally:
+        slot.hand_over()
+    task = await stored(store, a_task(an_id(PLACE)))
+    slot.hand_over()
+    try:
+        assert isinstance(await store.read(task.task_id), Record)
+        await claimed(store, task)
+    finally:
+        slot.hand_over()
+
+
+@pytest.mark.cluster
+async def test_a_wait_goes_on_while_a_slot_moves_and_hears_of_work_afterwards(
+    slot: Slot, store: RegionStore
+) -> None:
+    slot.open()
+    wait = asyncio.create_task(store.wait(["mail"], [PLACE], timeout_s=SOON_S))
+    done, _ = await asyncio.wait([wait], timeout=0.1)  # it is told ASK, and asks again
+    assert not done
+    slot.settle()
+    await stored(store, a_task(an_id(PLACE)))
+    assert await asyncio.wait_for(wait, SOON_S) == PLACE

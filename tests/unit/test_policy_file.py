@@ -8,8 +8,8 @@ import pytest
 
 from tradewind import metrics, regions
 from tradewind.errors import ConfigError, SetupError
-from tradewind.fleet import Fleet
-from tradewind.policy_file import REDIS_AT, PolicyFile, forbidden
+from tradewind.fleet import Fleet, RedisTarget
+from tradewind.policy_file import REDIS_AT, PolicyFile, forbidden, told
 
 FILE = """\
 version: 1
@@ -194,7 +194,10 @@ async def test_a_child_begins_with_its_parents_copy_and_then_reads_the_file(
 async def test_redis_may_be_elsewhere_and_the_version_stays_that_of_the_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(REDIS_AT, '{"us-east": "127.0.0.1:9", "gone": "127.0.0.1:8"}')
+    watched = RedisTarget(
+        "sentinel", ("127.0.0.1:9",), service="main", through={"127.0.0.1:8": "127.0.0.1:7"}
+    )
+    monkeypatch.setenv(REDIS_AT, told({"us-east": watched, "gone": watched}))
     policy = PolicyFile(str(path), "eu-west")
     assert policy.fleet.version == regions.load(path).version
     changed = FILE.replace("attempts: 3", "attempts: 5")
@@ -202,13 +205,14 @@ async def test_redis_may_be_elsewhere_and_the_version_stays_that_of_the_file(
     fleet = await policy.reload()
 
     assert fleet.version == regions.loads(changed).version
-    assert {name: region.redis.nodes for name, region in fleet.regions.items()} == {
-        "eu-west": ("127.0.0.1:6401",),
-        "us-east": ("127.0.0.1:9",),
+    assert {name: region.redis for name, region in fleet.regions.items()} == {
+        "eu-west": RedisTarget("standalone", ("127.0.0.1:6401",)),
+        "us-east": watched,
     }
-    monkeypatch.setenv(REDIS_AT, "us-east")
-    with pytest.raises(ConfigError, match=REDIS_AT):
-        PolicyFile(str(path), "eu-west")
+    for odd in ("us-east", '["us-east"]', '{"us-east": "127.0.0.1:9"}', '{"us-east": {}}'):
+        monkeypatch.setenv(REDIS_AT, odd)
+        with pytest.raises(ConfigError, match=REDIS_AT):
+            PolicyFile(str(path), "eu-west")
 
 
 async def test_reloads_are_taken_one_after_the_other(path: Path) -> None:

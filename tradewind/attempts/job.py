@@ -48,6 +48,8 @@ def prepare(
             move_after_ms=fleet.failover.dead_after_ms,
         )
         return Job(claim, policy, terms, handler, claim.payload, JSON, signals)
+    if not claim.packed:
+        return Unreadable(Failure("damaged", "the stored task is gone"))
     try:
         stored = codec.unpack(claim.packed)
     except codec.DamagedRecord as error:

@@ -40,7 +40,7 @@ _TOLD_EVERY_S: Final = 10.0  # where there is no terminal for a bar
 @router_option
 @json_option
 def evacuate(region: str, rate: float, router: str, *, dry_run: bool, as_json: bool) -> int:
-    """Move what waits, is delayed or waits for a retry out of a region, and watch.
+    """Move what waits, is delayed or dead, or waits for a retry out of a region, and watch.
 
     First `drain` or `cordon` the region, so that it takes no new work. What runs finishes where it
     is; what may not leave is named, with the reason. The order stands if this command is stopped,
@@ -75,6 +75,8 @@ def _tell(region: str, last: "EvacuationStatus | None", *, dry_run: bool, as_jso
     click.echo(one_line(f"{region}: {last.moved:,} {'task' if last.moved == 1 else 'tasks'} {did}"))
     for reason, count in sorted(last.kept.items(), key=lambda each: -each[1]):
         click.echo(one_line(f"  {count:,} stay: {reason}"))
+    if dry_run and last.remaining:
+        click.echo(f"  {last.remaining:,} more: not looked at; ask again once some have moved")
     return DONE
 
 
@@ -96,7 +98,8 @@ class _Watch:
         err = show.console(err=True)
         told_s = time.monotonic()
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        with Progress(*columns, console=err, transient=True, disable=self._quiet) as bar:
+        is_hidden = self._quiet or not err.is_terminal
+        with Progress(*columns, console=err, transient=True, disable=is_hidden) as bar:
             task = bar.add_task(self._region, total=None)
             async for status in statuses:
                 self.last = status

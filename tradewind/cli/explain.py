@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tradewind.cli.held import held_text, remedy_text
 from tradewind.cli.options import payload_of, task_options, to_options
 from tradewind.cli.outcome import DONE, FAILED
 from tradewind.cli.session import examples, json_option, router_option, with_client
@@ -73,9 +74,11 @@ def explain(name: str, payload: str | None, router: str, *, as_json: bool, **fla
         return DONE if route.region else FAILED
     out = show.console()
     out.print(headline(name, route))
+    queue = options.get("queue", "default")
     if route.region and route.rule == UNSERVED:
-        queue = options.get("queue", "default")
-        out.print(f"It would wait there until a worker of queue {queue} runs it.")
+        out.print(show.text(f"It would wait there until a worker of queue {queue} runs it."))
+    if held := held_line(name, queue, route):
+        out.print(show.text(held, "yellow"))
     out.print()
     out.print(route_sheet(route))
     out.print()
@@ -107,6 +110,15 @@ def headline(name: str, route: "Route") -> "Text":
     return said.append_text(show.text(why))
 
 
+def held_line(name: str, queue: str, route: "Route") -> str:
+    """Say what would hold it back there by an operator's word; empty if nothing would."""
+    why, region = route.waits_for, route.region
+    if not why:
+        return ""
+    said = held_text(why, queue=queue, region=region, name=name)
+    return f"It would wait there: {said}; {remedy_text(why, queue=queue, region=region)}."
+
+
 def _decided(route: "Route") -> str:
     """Name what decided; behind a rule, the step that took the region of those it leaves open."""
     step = route.step or route.rule
@@ -118,9 +130,10 @@ def _decided(route: "Route") -> str:
         said = f"{said}; {route.bypassed} is nearer: {why or 'out'}"
     if step in {HOME, DETOUR} and (route.spills or _returning(route) is not None):
         said = f"{said}, drawn by its share"
-    if route.rule in {step, ""}:
+    rule = route.matched or ("" if route.rule == step else route.rule)
+    if not rule:
         return f"{step} ({said})" if said else step
-    return f"{route.rule}, then {step} ({said})" if said else route.rule
+    return f"{rule}, then {step} ({said})" if said else rule
 
 
 def refusal_text(route: "Route") -> str:

@@ -4,7 +4,15 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tradewind.errors import IdempotencyKeyReused, InvalidTask, NoAnswer, OutcomeUnknown
+import click
+
+from tradewind.errors import (
+    IdempotencyKeyReused,
+    InvalidTask,
+    NoAnswer,
+    OutcomeUnknown,
+    Violation,
+)
 
 #: The flag or argument that fills each field, of a task, of a filter and of a question.
 FLAGS: Mapping[str, str] = MappingProxyType(
@@ -36,6 +44,8 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "filter.error_contains": "--error",
         "filter.older_than": "--older-than",
         "filter.task_ids": "ID",
+        "reason": "--reason",
+        "rate_per_second": "--rate",
         "page_size": "--limit",
         "page_token": "--page-token",
     }
@@ -44,6 +54,18 @@ FLAGS: Mapping[str, str] = MappingProxyType(
 # Errors whose advice names fields. They quote no text of a caller's but ids.
 _ADVISE = (IdempotencyKeyReused, NoAnswer, OutcomeUnknown)
 _FIELD = re.compile(r"\b(request_id|idempotency_key)(=)?")
+
+
+def with_arguments(error: InvalidTask, command: click.Command) -> InvalidTask:
+    """Give the error in which what `command` takes as an argument is called as its usage has it."""
+    named = {
+        each.name: each.human_readable_name
+        for each in command.params
+        if isinstance(each, click.Argument) and each.metavar is None
+    }
+    return InvalidTask(
+        [Violation(named.get(one.field, one.field), one.problem) for one in error.violations]
+    )
 
 
 def typed(error: Exception) -> str:

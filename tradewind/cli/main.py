@@ -33,6 +33,7 @@ _COMMANDS = {
     "dlq": "tradewind.cli.dlq:dlq",
     "audit": "tradewind.cli.audit:audit",
     "policy": "tradewind.cli.policy:policy",
+    "doctor": "tradewind.cli.doctor:doctor",
 }
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it

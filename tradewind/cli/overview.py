@@ -8,6 +8,7 @@ import click
 from tradewind.cli.outcome import DONE
 from tradewind.cli.session import examples, json_option, router_option, with_client
 from tradewind.cli.unserved import hint_unknown_queue
+from tradewind.policy import filters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,20 +30,25 @@ def _ask(router: str, question: "Callable[[Admin], Awaitable[T]]") -> T:
 @router_option
 @json_option
 def regions(router: str, *, as_json: bool) -> int:
-    """Show every region: state, health, distance, expected wait, workers."""
+    """Show every region as the router sees it: state, health, distance, expected wait, workers.
+
+    HALF_OPEN: it was down, and is tried with one task at a time. KEPT_OUT: it flapped, and gets
+    nothing that may go elsewhere, though it answers. `age` is that of what is known of its load; of
+    a region that does not answer the numbers before it are left out (--json has the last ones).
+    """
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
 
     found, silent = _ask(router, lambda admin: admin.regions())
     if as_json:
         show.emit({"regions": found, "silent_regions": silent})
         return DONE
-    show.console().print(regions_sheet(found))
-    show.warn_silent(silent)
+    show.console().print(regions_sheet(found, silent))
+    show.warn_silent(silent, "how much there is to do there is not known now")
     return DONE
 
 
-def regions_sheet(found: "Sequence[RegionStatus]") -> "Sheet":
-    """Give a row for each region."""
+def regions_sheet(found: "Sequence[RegionStatus]", silent: "Sequence[str]" = ()) -> "Sheet":
+    """Give a row for each region; without the load of those that are silent."""
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
     from tradewind.cli.sheet import Column, Sheet  # noqa: PLC0415
 
@@ -51,19 +57,40 @@ def regions_sheet(found: "Sequence[RegionStatus]") -> "Sheet":
         Column("state"),
         Column("health"),
         *(Column(title, right=True) for title in ("rtt", "wait", "pending", "slots", "workers")),
+        Column("age", right=True),
     )
     for each in found:
-        made.add(
-            each.name,
-            show.state(each.state),
-            show.state(each.health),
-            show.milliseconds(each.rtt_ms),
+        load = (
             show.seconds(each.expected_wait_s),
             f"{each.pending:,}",
             f"{each.live_slots:,}",
             str(each.workers),
         )
+        why = [reason for reason in each.reasons if reason not in _IN_THE_ROW]
+        is_heard = each.name not in silent
+        made.add(
+            each.name,
+            show.state(each.state),
+            show.state(health_text(each)),
+            show.milliseconds(each.rtt_ms),
+            *(load if is_heard else "-" * len(load)),
+            show.seconds(each.age_s),
+            below=[show.text(f"takes no new tasks: {', '.join(why)}", "dim")] if why else (),
+        )
     return made
+
+
+def health_text(region: "RegionStatus") -> str:
+    """Name how the router judges it; of one that is down, whether and how that ends."""
+    if region.trial:
+        return "HALF_OPEN"
+    return "KEPT_OUT" if filters.KEPT_OUT in region.reasons else region.health
+
+
+# What speaks against a region and is shown as its state, health or age.
+_IN_THE_ROW = filters.BY_OPERATOR | frozenset(
+    {filters.DOWN, filters.KEPT_OUT, filters.HALF_OPEN, filters.UNKNOWN}
+)
 
 
 @click.command(

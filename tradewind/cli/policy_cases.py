@@ -71,7 +71,7 @@ def _object(verdict: "Verdict") -> dict[str, Any]:
         "line": case.line,
         "passed": not verdict.differences,
         "differences": verdict.differences,
-        "shares": verdict.shares,
+        "shares": {region: round(share, 6) for region, share in verdict.shares.items()},
         "rule": verdict.route.rule,
         "refused": verdict.refused or None,
         "message": verdict.message or None,

@@ -148,6 +148,7 @@ def _print(report: "Report", tasks: int, title: str) -> None:
             made.add(way.origin, target, f"{way.routes}", way.example, below=below)
         out.print()
         out.print(made)
+    _section(out, "Settings", [(each, False) for each in report.settings])
     fences = [(change.sentence, bool(change.widened)) for change in report.fences]
     _section(out, "Fences", [*fences, *((each, True) for each in report.opened)])
     _section(out, "Regions", [(each, True) for each in (*report.steps, *report.addresses)])

@@ -8,6 +8,7 @@ from tradewind.cli.policy_routes import Pair
 from tradewind.fleet import Fleet
 from tradewind.policy.rules import listed
 from tradewind.regions.changes import FenceChange, addresses, fences, steps, window_ms
+from tradewind.regions.settings import settings
 from tradewind.regions.units import duration_text
 
 REFUSED = "refused"
@@ -38,6 +39,7 @@ class Report:
     steps: tuple[str, ...]
     addresses: tuple[str, ...]
     forgotten: str  # a sentence, or empty
+    settings: tuple[str, ...]  # every key that says otherwise, and regions that come and go
     alarms: tuple[str, ...]
 
 
@@ -70,6 +72,7 @@ def compared(old: Fleet, new: Fleet, pairs: Iterable[Pair]) -> Report:
         steps=leaps,
         addresses=moved_away,
         forgotten=forgotten,
+        settings=tuple(settings(old, new)),
         alarms=tuple(text for text, found in alarms.items() if found),
     )
 

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tradewind.cli.flags import with_arguments
 from tradewind.cli.text import one_line
+from tradewind.errors import InvalidTask
 
 if TYPE_CHECKING:  # gRPC takes longer to import than --help may take
     from tradewind.client import Client
@@ -69,6 +71,8 @@ def with_client(
 ) -> T:
     """Run `work` with a client that is connected. Raises RouterUnreachable.
 
+    To be called by a command: errors name its arguments.
+
     A router that is slow to connect or, unless `work` itself `may_wait`, to answer gets a word.
     """
     from tradewind.client import Client  # noqa: PLC0415 - see above
@@ -91,6 +95,8 @@ def with_client(
 
     try:
         return asyncio.run(session())
+    except InvalidTask as error:
+        raise with_arguments(error, click.get_current_context().command) from None
     finally:
         log.removeHandler(aside)
 

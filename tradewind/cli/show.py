@@ -36,6 +36,8 @@ _STATE_STYLES = {
     "RECOVERING": "yellow",
     "DEGRADED": "yellow",
     "DOWN": "bold red",
+    "HALF_OPEN": "yellow",
+    "KEPT_OUT": "bold red",
     "ACTIVE": "green",
     "CORDONED": "yellow",
     "DRAINING": "yellow",
@@ -172,7 +174,7 @@ def payload_text(view: "TaskView") -> str:
     return f"{len(view.payload):,} bytes of {view.content_type} (--json has them as base64)"
 
 
-def warn_silent(silent: Sequence[str]) -> None:
-    """Say on stderr which regions a list is missing."""
+def warn_silent(silent: Sequence[str], so: str = "the list is partial") -> None:
+    """Say on stderr which regions a list is missing, or what else follows of that."""
     if silent:
-        click.echo(f"Warning: no answer from {', '.join(silent)}; the list is partial.", err=True)
+        click.echo(f"Warning: no answer from {', '.join(silent)}; {so}.", err=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from tradewind.cli.flags import typed
+from tradewind.cli.held import held_text, remedy_text
 from tradewind.cli.options import parse_json, payload_of, task_options, to_options
 from tradewind.cli.outcome import DONE, Failed, Unusable
 from tradewind.cli.session import examples, json_option, router_option, slow, with_client
@@ -115,6 +116,7 @@ async def _one(
         stop = f"Ctrl-C stops waiting, `tradewind cancel {receipt.task_id}` ends the task."
         advice = stop if wait and limit is None else ""
         await warn_unserved(client, name, options.get("queue", "default"), advice=advice)
+    _warn_held(receipt, name, options.get("queue", "default"))
     if not wait:
         return DONE
     async with waiting_for(receipt.task_id, limit):
@@ -124,6 +126,16 @@ async def _one(
     else:
         click.echo(show.result_text(view.result))
     return DONE
+
+
+def _warn_held(receipt: "Receipt", name: str, queue: str) -> None:
+    """Warn on stderr of what an operator's order holds back."""
+    why, region = receipt.waits_for, receipt.region
+    if not why:
+        return
+    said = held_text(why, queue=queue, region=region, name=name)
+    remedy = remedy_text(why, queue=queue, region=region)
+    click.echo(f"Warning: {said}; the task is kept and waits: {remedy}.", err=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +163,7 @@ async def _many(client: "Client", lines: _Lines) -> int:
     room = asyncio.Semaphore(_UNDER_WAY)
     accepted = duplicates = 0
     unserved: set[tuple[str, str]] = set()
+    held: set[tuple[str, str]] = set()
     err = show.console(err=True)
     with Progress(console=err, disable=not err.is_terminal, transient=True) as progress:
         bar = progress.add_task("completed" if wait else "accepted", total=len(requests))
@@ -166,6 +179,9 @@ async def _many(client: "Client", lines: _Lines) -> int:
                     if receipt.rule == UNSERVED and where not in unserved:
                         unserved.add(where)
                         await warn_unserved(client, *where)
+                    if receipt.waits_for and where not in held:
+                        held.add(where)
+                        _warn_held(receipt, *where)
                     return await client.wait(receipt.task_id, limit_s) if wait else receipt
                 except TradewindError as error:
                     return error
@@ -244,7 +260,7 @@ def _receipt_text(receipt: "Receipt") -> str:
     if receipt.possible_duplicate:
         notes.append("may be a duplicate: the region that would know is unreachable")
     if receipt.replication_unconfirmed:
-        notes.append("stored, replication not confirmed yet")
+        notes.append("stored, but not confirmed to be as durable as its queue asks")
     return "\n".join([where + why, *notes])
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tradewind.cli.held import held_text, remedy_text
 from tradewind.cli.outcome import DONE, FAILED
 from tradewind.cli.session import examples, json_option, router_option, with_client
 from tradewind.cli.waiting import wait_timeout_option, waiting_for
@@ -47,7 +48,7 @@ def print_task(view: "TaskView", *, payload: bool = False) -> None:
     out = show.console()
     made = facts(view)
     if payload:
-        made.add("payload", show.payload_text(view))
+        made.add("payload", "dropped: memory" if view.payload_omitted else show.payload_text(view))
     out.print(made)
     if len(view.hops) > 1:
         out.print()
@@ -140,10 +141,29 @@ def change(view: "TaskView") -> "Text":
             said.append("  cancel requested")
     elif _has_failed(view):
         said.append(f"  {show.first_line(failure_text(view))}")
+    elif origin := moved_text(view):
+        said.append(f"  {origin}")
+    if held := _held(view):
+        said.append(f"  waits: {held}")
     if view.next_attempt_at is not None:
         again = "runs again" if view.attempts or view.crashes else "runs"
         said.append(f"; {again} at {show.clock(view.next_attempt_at)}")
     return said
+
+
+def moved_text(view: "TaskView") -> str:
+    """Say where a task that has not started came from, why and when; empty if it has not moved."""
+    from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
+
+    if len(view.hops) < 2 or view.attempts or view.state.value not in {"PENDING", "SCHEDULED"}:
+        return ""
+    last = view.hops[-2]
+    when = f" at {show.clock(last.ended_at)}" if last.ended_at is not None else ""
+    return show.first_line(f"from {last.region}{when}{last.reason and f' ({last.reason})'}")
+
+
+def _held(view: "TaskView") -> str:
+    return held_text(view.waits_for, queue=view.queue, region=view.region, name=view.name)
 
 
 def _has_failed(view: "TaskView") -> bool:
@@ -201,6 +221,9 @@ def facts(view: "TaskView") -> "Facts":
     made.add("name", f"{view.name}  (queue {view.queue}, {view.priority.lower()})")
     asked = ", cancel requested" if view.cancel_requested else ""
     made.add("state", show.state(state).append(asked))
+    if held := _held(view):
+        remedy = remedy_text(view.waits_for, queue=view.queue, region=view.region)
+        made.add("waits", f"{held}{remedy and f'; {remedy}'}")
     made.add("region", f"{view.region}, partition {view.partition}")
     made.add("fence", ", ".join(view.fence))
     made.add("pinned to", view.pin_region)
@@ -230,27 +253,25 @@ def facts(view: "TaskView") -> "Facts":
 
 
 def hops_sheet(view: "TaskView") -> "Sheet":
-    """Give every stay of a task, oldest first: when it arrived there, and when that ended."""
+    """Give every stay of a task, oldest first: since when, and until when.
+
+    A stay begins as the one before ends: how long a task was under way counts to the one after.
+    """
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
     from tradewind.cli.sheet import Column, Sheet  # noqa: PLC0415
 
-    zone = show.zone(view.created_at)
+    zone = show.zone(view.created_at, *(stay.began_at for stay in view.hops))
     made = Sheet(
         Column("hop", right=True, decor=True),
         Column("region"),
         Column("state"),
         Column("tries", right=True),
         Column("left for", folds=True),
-        Column(f"arrived ({zone})" if zone else "arrived"),
-        Column("ended"),
+        Column(f"since ({zone})" if zone else "since"),
+        Column("until"),
     )
-    # A router gives the end of each stay; of the present one, which is the last, its beginning.
-    *before, present = view.hops
-    ends = [stay.at for stay in before] + [view.finished_at]
-    begins = [view.created_at, *ends[:-1]]
-    for number, (stay, began, ended) in enumerate(
-        zip((*before, present), begins, ends, strict=True), 1
-    ):
+    for number, stay in enumerate(view.hops, 1):
+        began, ended = stay.began_at, stay.ended_at
         same_day = began and ended and began.astimezone().date() == ended.astimezone().date()
         made.add(
             str(number),

@@ -1,6 +1,7 @@
 """tradewind up: embedded regions for development."""
 
 import asyncio
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from tradewind.cli.outcome import DONE, FAILED, Unusable
 from tradewind.cli.session import examples
 
 if TYPE_CHECKING:
-    from tradewind.local.embedded import EmbeddedFleet
+    from tradewind.fleet import Fleet, RedisTarget
+    from tradewind.local.embedded import EmbeddedFleet, EmbeddedOptions
 
 # What `up` runs in an empty folder.
 ECHO_APP = f"{Path(__file__).with_name('echo.py')}:app"
@@ -28,7 +30,9 @@ _TELL_EVERY_S = 5.0
 @click.command(
     short_help="Run embedded regions on this machine.",
     epilog=examples(
-        "tradewind up", "tradewind up --config regions.yaml --app myapp.tasks:app --wan"
+        "tradewind up",
+        "tradewind up --config regions.yaml --app myapp.tasks:app --wan",
+        "tradewind up --cluster --replicas --wan",
     ),
 )
 @click.option(
@@ -57,7 +61,13 @@ _TELL_EVERY_S = 5.0
     help="gRPC port of the router of the file's first region; the others take the next free ones.",
 )
 @click.option("--wan", is_flag=True, help="Delays between regions as in the file's rtt table.")
-@click.option("--cluster", is_flag=True, help="Each region a Redis Cluster (not served yet).")
+@click.option("--cluster", is_flag=True, help="Each region a Redis Cluster of three primaries.")
+@click.option(
+    "--replicas",
+    is_flag=True,
+    help="A replica for each primary, which takes over when it dies: in a Cluster by itself, "
+    "without --cluster by three Sentinels.",
+)
 def up(
     config: Path | None,
     app: str | None,
@@ -66,6 +76,7 @@ def up(
     *,
     wan: bool,
     cluster: bool,
+    replicas: bool,
 ) -> int:
     """Run every region on this machine: a redis-server, a router and a worker pool each.
 
@@ -75,11 +86,9 @@ def up(
     for its addresses: Redis stays where it runs.
 
     To see a region fail, `touch .tradewind/down/REGION` takes its Redis away; `rm` brings it back.
+    Of several servers `touch .tradewind/down/redis-REGION.1` takes one. Each form of Redis (alone,
+    with replicas, Cluster, Cluster with replicas) keeps data of its own.
     """
-    if cluster:
-        raise click.UsageError(
-            "--cluster is not served yet: embedded regions are standalone servers in this release"
-        )
     from tradewind import regions  # noqa: PLC0415 - slow to import
     from tradewind.local.embedded import EmbeddedFleet, EmbeddedOptions  # noqa: PLC0415
 
@@ -91,6 +100,8 @@ def up(
         data_dir=data_dir,
         port=port,
         wan=wan,
+        cluster=cluster,
+        replicas=replicas,
         redis_may_move=config == STARTER,  # nobody chose its ports, and nobody can change them
     )
     plan = regions.load(config)
@@ -102,7 +113,7 @@ def up(
         on_exit=lambda name, status: click.echo(f"{name} ended ({status})", err=True),
         on_restart=lambda name, pid: click.echo(f"{name} runs again (pid {pid})", err=True),
     )
-    return asyncio.run(_serve(fleet, list(plan.regions), options.stop_grace_s))
+    return asyncio.run(_serve(fleet, plan, options))
 
 
 def _check_app(app: str) -> None:
@@ -116,7 +127,7 @@ def _check_app(app: str) -> None:
         raise Unusable(said or f"--app {app}: importing it ended with status {done.returncode}")
 
 
-async def _serve(fleet: "EmbeddedFleet", regions: Sequence[str], grace_s: float) -> int:
+async def _serve(fleet: "EmbeddedFleet", plan: "Fleet", options: "EmbeddedOptions") -> int:
     from tradewind.startup import on_hangup  # noqa: PLC0415 - as above
 
     stop = asyncio.Event()
@@ -126,14 +137,14 @@ async def _serve(fleet: "EmbeddedFleet", regions: Sequence[str], grace_s: float)
             fleet.hurry()
             return
         stop.set()
-        said = f"stopping; waiting up to {grace_s:g} s for running tasks (Ctrl-C again: now)"
-        click.echo(said, err=True)
+        wait = f"waiting up to {options.stop_grace_s:g} s for running tasks"
+        click.echo(f"stopping; {wait} (Ctrl-C again: now)", err=True)
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
     on_hangup(fleet.reload, on_signal)
-    starting = asyncio.create_task(start(fleet, regions))
+    starting = asyncio.create_task(start(fleet, list(plan.regions)))
     stopping = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -142,7 +153,7 @@ async def _serve(fleet: "EmbeddedFleet", regions: Sequence[str], grace_s: float)
             await asyncio.gather(starting, return_exceptions=True)
             return FAILED
         await starting
-        _announce(fleet)
+        _announce(fleet, plan, options.config)
         following = asyncio.create_task(fleet.follow(lambda said: click.echo(said, err=True)))
         await asyncio.wait({stopping, following}, return_when=asyncio.FIRST_COMPLETED)
         if following.done():
@@ -175,13 +186,26 @@ async def _tell_progress(fleet: "EmbeddedFleet", regions: Sequence[str]) -> None
         click.echo(f"starting for {waited_s:.0f} s; still waiting for: {fleet.missing}", err=True)
 
 
-def _announce(fleet: "EmbeddedFleet") -> None:
+def _announce(fleet: "EmbeddedFleet", plan: "Fleet", config: Path) -> None:
     endpoints = list(fleet.endpoints.values())
     for each in endpoints:
-        click.echo(
-            f"{each.region}: grpc={each.grpc} http={each.http} redis={each.redis_url}", err=True
-        )
+        at = f"grpc={each.grpc} http={each.http} redis={_described(each.redis)}"
+        click.echo(f"{each.region}: {at}", err=True)
+    if any(each.redis != plan.regions[each.region].redis for each in endpoints):
+        from tradewind.policy_file import REDIS_AT  # noqa: PLC0415 - as above
+
+        found = f'{REDIS_AT}="$(cat {shlex.quote(str(fleet.redis_at_file))})"'
+        doctor = f"tradewind doctor --config {shlex.quote(str(config))}"
+        click.echo(f"to check them: {found} {doctor}", err=True)
     click.echo(f"to take a region's Redis away: touch {fleet.outage_dir}/REGION", err=True)
     click.echo(f"logs: {fleet.log_dir}; Ctrl-C stops", err=True)
     # Alone on stdout: the line that scripts wait for.
     click.echo(f"ready grpc={endpoints[0].grpc} http={endpoints[0].http}")
+
+
+def _described(target: "RedisTarget") -> str:
+    """As regions.yaml writes it."""
+    if target.kind == "standalone":
+        return f"redis://{target.nodes[0]}"
+    service = f", service: {target.service}" if target.service else ""
+    return f"{{{target.kind}: [{', '.join(target.nodes)}]{service}}}"

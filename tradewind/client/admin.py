@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from tradewind.client.calls import Refusal, Router
 from tradewind.client.enums import short_name
 from tradewind.client.moves import EvacuationStatus, MoveStatus, Retargeted, move_of
-from tradewind.client.times import Seconds, duration, moment, to_duration
+from tradewind.client.times import Seconds, milliseconds, moment, seconds, to_duration
 from tradewind.client.views import TaskView, task_of
 from tradewind.v1 import admin_pb2, task_pb2
 from tradewind.v1.admin_pb2_grpc import AdminServiceStub
@@ -29,7 +29,10 @@ Reply = TypeVar("Reply", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class RegionStatus:
-    """A region as the answering router sees it; None where it has not measured yet."""
+    """A region as the answering router sees it; None where it has not measured yet.
+
+    Of a silent one pending, wait, slots and workers are what was known `age_s` ago.
+    """
 
     name: str
     state: str  # ACTIVE, CORDONED or DRAINING
@@ -40,6 +43,9 @@ class RegionStatus:
     live_slots: int
     workers: int
     epoch: int
+    age_s: float | None = None  # of what is known of its load; None: nothing is
+    trial: bool = False  # half-open: DOWN, and tried with one task at a time
+    reasons: tuple[str, ...] = ()  # what keeps new tasks out of it, in the words of `explain`
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,14 +320,15 @@ def _region(region: admin_pb2.Region) -> RegionStatus:
         name=region.name,
         state=short_name(task_pb2.RegionState.Name(region.state)),
         health=short_name(task_pb2.Health.Name(region.health)),
-        rtt_ms=duration(region.rtt).total_seconds() * 1_000 if region.HasField("rtt") else None,
-        expected_wait_s=duration(region.expected_wait).total_seconds()
-        if region.HasField("expected_wait")
-        else None,
+        rtt_ms=milliseconds(region.rtt) if region.HasField("rtt") else None,
+        expected_wait_s=seconds(region.expected_wait) if region.HasField("expected_wait") else None,
         pending=region.pending,
         live_slots=region.live_slots,
         workers=region.workers,
         epoch=region.epoch,
+        age_s=seconds(region.age) if region.HasField("age") else None,
+        trial=region.trial,
+        reasons=tuple(region.reasons),
     )
 
 
@@ -338,9 +345,7 @@ def _queue(queue: admin_pb2.QueueStats) -> QueueStatus:
         failed=queue.failed,
         moving=queue.moving,
         dead=queue.dead,
-        oldest_age_s=duration(queue.oldest_age).total_seconds()
-        if queue.HasField("oldest_age")
-        else None,
+        oldest_age_s=seconds(queue.oldest_age) if queue.HasField("oldest_age") else None,
         paused=queue.paused,
     )
 

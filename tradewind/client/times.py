@@ -37,6 +37,16 @@ def duration(message: Duration) -> timedelta:
     return message.ToTimedelta()
 
 
+def seconds(message: Duration) -> float:
+    """Give the length in seconds, to the microsecond: nothing here is measured any better."""
+    return round(message.ToNanoseconds() / 1_000) / 1_000_000
+
+
+def milliseconds(message: Duration) -> float:
+    """Give the length in milliseconds, to the microsecond."""
+    return round(message.ToNanoseconds() / 1_000) / 1_000
+
+
 def moment(message: Timestamp) -> datetime:
     """Give the moment as an aware datetime in UTC."""
     return message.ToDatetime(tzinfo=UTC)

@@ -10,13 +10,14 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc import code_pb2
 
 from tradewind.client.enums import short_name, state_of
-from tradewind.client.times import duration, moment
+from tradewind.client.times import duration, milliseconds, moment, seconds
 from tradewind.state import State
 from tradewind.v1 import router_pb2, task_pb2
 from tradewind.view import Candidate, FenceAuthors, ScoreParts
 
 JSON_TYPE = "application/json"
 _NOBODY = FenceAuthors()
+_PLACES = 6  # of shares, and of seconds: to the microsecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Receipt:
     possible_duplicate: bool = False  # the region that would know was unreachable
     replication_unconfirmed: bool = False  # stored, but not yet as durably as the queue asks
     rule: str = ""  # what decided the region
+    waits_for: str = ""  # an operator's order that holds it back: paused or draining
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +46,15 @@ class TaskFailure:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """One stay in one region: a hop."""
+    """One stay in one region: a hop. Each begins when the one before ended, under way to it."""
 
     region: str
-    state: State | None
+    state: State | None  # in which it ended; of the present one the task's
     attempts: int
     reason: str
-    at: datetime | None
+    at: datetime | None  # when it ended; of the present one when it began
+    began_at: datetime | None = None
+    ended_at: datetime | None = None  # None: it lasts
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ class TaskView:
     result: Any = None  # decoded JSON, or bytes for a handler that returned bytes
     result_content_type: str = ""
     result_omitted: bool = False  # there was a result, dropped since the region's memory was tight
+    payload_omitted: bool = False  # dropped for the same cause, once it had run
     error: TaskFailure | None = None
     progress: Progress | None = None
     failover: str = ""  # why a dead task was not moved on
@@ -101,6 +106,8 @@ class TaskView:
     timeout: timedelta | None = None
     max_attempts: int = 0  # 0: the queue's
     expires_at: datetime | None = None  # no attempt starts from then on; None: never
+    # Why nothing starts it for now, in the words of tradewind.policy.filters; empty: nothing does.
+    waits_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +129,8 @@ class Route:
     refused: str = ""  # without a region the code of gRPC that a submit would get, in words ...
     refusal: str = ""  # ... and what it would be told
     dedup_by: str = ""  # what a repeat is recognised by, in ledger_home: key, payload, request_id
+    matched: str = ""  # the rule that matched; empty if none did
+    waits_for: str = ""  # what would hold it back there: paused
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +153,7 @@ def receipt_of(reply: router_pb2.SubmitTaskResponse) -> Receipt:
         possible_duplicate=reply.possible_duplicate,
         replication_unconfirmed=reply.replication_unconfirmed,
         rule=reply.rule,
+        waits_for=reply.waits_for,
     )
 
 
@@ -160,7 +170,7 @@ def task_of(task: task_pb2.Task) -> TaskView:
         settled=task.settled,
         attempts=task.attempts,
         crashes=task.crashes,
-        hops=tuple(_stay(hop) for hop in task.hops),
+        hops=_stays(task),
         priority=short_name(task_pb2.Priority.Name(spec.priority or task_pb2.PRIORITY_NORMAL)),
         fence=tuple(task.fence),
         fingerprint=task.fingerprint,
@@ -173,6 +183,7 @@ def task_of(task: task_pb2.Task) -> TaskView:
         result=_decoded(task.result, task.result_content_type),
         result_content_type=task.result_content_type,
         result_omitted=task.result_omitted,
+        payload_omitted=task.payload_omitted,
         error=_failure(task),
         progress=Progress(task.progress.fraction, task.progress.note)
         if task.HasField("progress")
@@ -189,6 +200,7 @@ def task_of(task: task_pb2.Task) -> TaskView:
         timeout=duration(spec.timeout) if spec.HasField("timeout") else None,
         max_attempts=spec.max_attempts,
         expires_at=moment(spec.expires_at) if spec.HasField("expires_at") else None,
+        waits_for=task.waits_for,
     )
 
 
@@ -215,6 +227,8 @@ def route_of(decision: task_pb2.RouteDecision) -> Route:
         refused=code_pb2.Code.Name(code) if (code := decision.refusal.code) else "",
         refusal=decision.refusal.message,
         dedup_by=decision.dedup_by,
+        matched=decision.matched,
+        waits_for=decision.waits_for,
     )
 
 
@@ -229,30 +243,38 @@ def _candidate(each: task_pb2.Candidate) -> Candidate:
         region=each.region,
         eligible=each.eligible,
         excluded_by=each.excluded_by,
-        rtt_ms=duration(each.rtt).total_seconds() * 1_000,
-        expected_wait_s=duration(each.expected_wait).total_seconds(),
-        score_s=each.score,
-        share=each.share,
+        rtt_ms=milliseconds(each.rtt),
+        expected_wait_s=seconds(each.expected_wait),
+        score_s=round(each.score, _PLACES),
+        share=round(each.share, _PLACES),
         reasons=tuple(each.reasons),
         parts=ScoreParts(
-            rtt_s=parts.rtt,
-            wait_s=parts.wait,
-            cost_s=parts.cost,
-            success_rate=parts.success_rate,
-            ramp=parts.ramp,
-            health_factor=parts.health_factor,
+            rtt_s=round(parts.rtt, _PLACES),
+            wait_s=round(parts.wait, _PLACES),
+            cost_s=round(parts.cost, _PLACES),
+            success_rate=round(parts.success_rate, _PLACES),
+            ramp=round(parts.ramp, _PLACES),
+            health_factor=round(parts.health_factor, _PLACES),
         )
         if each.HasField("parts")
         else None,
-        age_s=duration(each.age).total_seconds() if each.HasField("age") else None,
+        age_s=seconds(each.age) if each.HasField("age") else None,
         health=short_name(task_pb2.Health.Name(each.health)) if each.health else "",
         trial=each.trial,
     )
 
 
-def _stay(hop: task_pb2.Hop) -> Stay:
-    at = moment(hop.at) if hop.HasField("at") else None
-    return Stay(hop.region, state_of(hop.state), hop.attempts, hop.reason, at)
+def _stays(task: task_pb2.Task) -> tuple[Stay, ...]:
+    """Read the stays: a router tells when each ended, and of the present one when it began."""
+    found: list[Stay] = []
+    began = _maybe(task, "created_at", task.created_at)
+    for number, hop in enumerate(task.hops, 1):
+        at = moment(hop.at) if hop.HasField("at") else None
+        ended = at if number < len(task.hops) else _maybe(task, "finished_at", task.finished_at)
+        state = state_of(hop.state)
+        found.append(Stay(hop.region, state, hop.attempts, hop.reason, at, began, ended))
+        began = ended
+    return tuple(found)
 
 
 def _failure(task: task_pb2.Task) -> TaskFailure | None:

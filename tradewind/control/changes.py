@@ -31,22 +31,24 @@ def set_state(
 ) -> Control:
     """Give a region a state. ACTIVE ends its evacuation.
 
-    An order of the same state stays as it is; one with another reason takes its place, and has
-    still passed the safety rules if that one had. Raises InvalidTask for an unknown region, and,
-    unless `force`, LastRegion if a fence of the policy would lose its last region that takes new
-    work.
+    An order of the same state stays as it is, and ACTIVE is the state without one; an order with
+    another reason takes its place, and has still passed the safety rules if that one had.
+
+    Raises InvalidTask for an unknown region, and, unless `force`, LastRegion if a fence of the
+    policy would lose its last region that takes new work.
     """
     _check_known(fleet, region)
     if state != "ACTIVE" and not force:
         _check_fences(control, fleet, region)
     order, standing = Order(state, reason, by, at_ms, forced=force), control.regions.get(region)
-    if standing is not None and standing.state == state:
-        is_same = reason in {"", standing.reason}
-        order = standing if is_same else replace(order, forced=force or standing.forced)
-    evacuations = control.evacuations
+    orders, evacuations = {**control.regions, region: order}, control.evacuations
+    if control.state(region) == state and reason in {"", standing.reason if standing else ""}:
+        orders = control.regions
+    elif standing is not None and standing.state == state:
+        orders[region] = replace(order, forced=force or standing.forced)
     if state == "ACTIVE":
         evacuations = _without(evacuations, region)
-    return replace(control, regions={**control.regions, region: order}, evacuations=evacuations)
+    return replace(control, regions=orders, evacuations=evacuations)
 
 
 def pause(control: Control, queue: str, *, by: str = "", at_ms: int = 0) -> Control:

@@ -15,9 +15,15 @@ class StoreUnavailable(StoreError):
     retryable = True
     reason = "STORE_UNAVAILABLE"
 
-    def __init__(self, region: str, cause: str, *, sent: bool, failed: bool = False) -> None:
-        """`cause` is ours, never raw Redis text. `failed`: a script did, and will again."""
+    def __init__(
+        self, region: str, cause: str, *, sent: bool, failed: bool = False, partly: bool = False
+    ) -> None:
+        """`cause` is ours, never raw Redis text. `failed`: a script did, and will again.
+
+        `partly`: one primary of several, and others are connected.
+        """
         self.region, self.cause, self.sent, self.failed = region, cause, sent, failed
+        self.partly = partly
         super().__init__(f"region {region} does not answer ({cause})")
 
 
@@ -27,9 +33,9 @@ class StoreFull(StoreError):
     retryable = True
     reason = "STORE_FULL"
 
-    def __init__(self, region: str) -> None:
-        """`region` that is full."""
-        self.region = region
+    def __init__(self, region: str, *, partly: bool = False) -> None:
+        """`region` that is full. `partly`: others of its primaries have room."""
+        self.region, self.partly = region, partly
         super().__init__(f"region {region} is out of memory and refuses new work")
 
 

@@ -16,7 +16,7 @@ from typing import Literal
 from tradewind import regions
 from tradewind.client import Client
 from tradewind.errors import ConfigError, TradewindError
-from tradewind.fleet import Fleet
+from tradewind.fleet import Fleet, RedisTarget
 from tradewind.local import wan
 from tradewind.local.errors import LocalSetupError
 from tradewind.local.freeports import LOOPBACK
@@ -24,22 +24,18 @@ from tradewind.local.outages import Outages
 from tradewind.local.plan import (
     EmbeddedOptions,
     Layout,
-    redis_nodes,
     router_argv,
     seeing,
+    targets,
     wan_links,
     worker_argv,
 )
-from tradewind.local.prepare import choose_layout, locked
-from tradewind.local.redis_server import (
-    SERVER_ENVIRONMENT,
-    ServerBinary,
-    find_server,
-    redis_args,
-    serves,
-)
+from tradewind.local.prepare import choose_layout, locked, must_be_over, region_home
+from tradewind.local.redis_server import ServerBinary, find_server
+from tradewind.local.store_files import lay_out
+from tradewind.local.store_specs import store_specs
 from tradewind.local.supervisor import ProcessSpec, Supervisor
-from tradewind.policy_file import forbidden
+from tradewind.policy_file import forbidden, told
 from tradewind.regions.watch import FileWatch
 
 _HTTP_TIMEOUT_S = 2.0
@@ -59,13 +55,19 @@ class Endpoint:
     grpc: str
     http: str
     worker_http: str
-    redis_url: str
+    redis: RedisTarget
+
+    @property
+    def redis_url(self) -> str:
+        """Of its Redis where that is one server; else of the first to ask."""
+        return f"redis://{self.redis.nodes[0]}"
 
 
 class EmbeddedFleet:
     """Starts and stops a fleet. One fleet per data directory at a time; use from the main thread.
 
-    Process names: `redis-R`, `router-R`, `worker-R` for each region R, and `wan`.
+    Process names: `redis-R`, `router-R`, `worker-R` for each region R, and `wan`. Of a Redis that
+    is several servers `redis-R.1` and so on, and `redis-R.sentinel-1`.
     """
 
     def __init__(
@@ -181,7 +183,7 @@ class EmbeddedFleet:
 
     @property
     def links(self) -> Mapping[tuple[str, str], wan.Link]:
-        """The way to each Redis by (viewer, region), as in Layout. Empty without `wan`."""
+        """The way to each Redis by (viewer, node), as in Layout. Empty without `wan`."""
         return self._links
 
     def set_links(self, links: Mapping[tuple[str, str], wan.Link]) -> None:
@@ -197,9 +199,7 @@ class EmbeddedFleet:
 
     def _write_links(self) -> Path:
         spec = self._options.data_dir.resolve() / "wan.json"
-        new = spec.with_suffix(".new")
-        new.write_text(wan.dump(tuple(self._links.values())), encoding="utf-8")
-        return new.replace(spec)
+        return _write(spec, wan.dump(tuple(self._links.values())))
 
     def hurry(self) -> None:
         """Shorten a stop, under way or to come, to a few seconds: running tasks are handed back."""
@@ -230,18 +230,24 @@ class EmbeddedFleet:
         return self._options.data_dir.resolve() / "down"
 
     @property
+    def redis_at_file(self) -> Path:
+        """What `tradewind doctor` is told in TRADEWIND_REDIS_AT to find each region's Redis."""
+        return self._options.data_dir.resolve() / "redis-at.json"
+
+    @property
     def endpoints(self) -> Mapping[str, Endpoint]:
         """Where each region is served, in file order. Empty before `start()`."""
         if self._layout is None:
             return {}
         with_workers = self._options.app is not None
+        redis_at = targets(self._layout)
         return {
             region: Endpoint(
                 region=region,
                 grpc=f"{LOOPBACK}:{ports.grpc}",
                 http=f"{LOOPBACK}:{ports.http}",
                 worker_http=f"{LOOPBACK}:{ports.worker_http}" if with_workers else "",
-                redis_url=f"redis://{LOOPBACK}:{ports.redis}",
+                redis=redis_at[region],
             )
             for region, ports in self._layout.regions.items()
         }
@@ -252,7 +258,12 @@ class EmbeddedFleet:
         try:
             self._held.enter_context(locked(data_dir))
             layout = choose_layout(self._fleet, self._options)
-            self._outages = Outages(self.outage_dir, list(layout.regions))
+            for region, store in layout.stores.items():
+                must_be_over(store, region_home(data_dir, region))
+            for region, store in layout.stores.items():
+                lay_out(store, region_home(data_dir, region), server)
+            _write(self.redis_at_file, told(targets(layout)))
+            self._outages = Outages(self.outage_dir, layout.stores)
             return layout, self._stages(server, layout, data_dir)
         except OSError as error:
             raise LocalSetupError(
@@ -265,8 +276,9 @@ class EmbeddedFleet:
         options, log_dir, config = self._options, self.log_dir, self._options.config.resolve()
         worker_options = ("--grace", f"{options.stop_grace_s:g}", *options.worker_options)
         stores = [
-            _redis_spec(server, region, ports.redis, data_dir / "regions" / region, log_dir)
-            for region, ports in layout.regions.items()
+            spec
+            for region, store in layout.stores.items()
+            for spec in store_specs(server, store, region_home(data_dir, region), log_dir)
         ]
         if layout.wan:
             self._links = wan_links(self._fleet, layout)
@@ -279,7 +291,7 @@ class EmbeddedFleet:
             return ProcessSpec(
                 name=name,
                 argv=argv,
-                env=seeing(redis_nodes(layout, layout.viewer(kind, region))),
+                env=seeing(targets(layout, layout.viewer(kind, region))),
                 log_path=log_dir / f"{name}.log",
                 ready=functools.partial(answers_ready, http_port),
                 ready_timeout_s=options.ready_timeout_s,
@@ -332,17 +344,10 @@ async def _listens(ports: Iterable[int]) -> bool:
     return True
 
 
-def _redis_spec(
-    server: ServerBinary, region: str, port: int, data_dir: Path, log_dir: Path
-) -> ProcessSpec:
-    data_dir.mkdir(parents=True, exist_ok=True)
-    return ProcessSpec(
-        name=f"redis-{region}",
-        argv=[str(server.path), *redis_args(port, data_dir)],
-        log_path=log_dir / f"redis-{region}.log",
-        env=SERVER_ENVIRONMENT,
-        ready=lambda: asyncio.to_thread(serves, port, data_dir),
-    )
+def _write(path: Path, text: str) -> Path:
+    new = path.with_suffix(".new")
+    new.write_text(text, encoding="utf-8")
+    return new.replace(path)
 
 
 def _wan_spec(layout: Layout, spec_path: Path, log_dir: Path) -> ProcessSpec:

@@ -1,6 +1,5 @@
 """Where everything of an embedded fleet listens, and what each process sees: pure decisions."""
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,11 +7,12 @@ from itertools import permutations, product
 from pathlib import Path
 from typing import Literal
 
-from tradewind.fleet import Fleet, Region
+from tradewind.fleet import Fleet, RedisTarget, Region
 from tradewind.local.errors import LocalSetupError
 from tradewind.local.freeports import LOOPBACK
+from tradewind.local.stores import Form, Store, form_of
 from tradewind.local.wan import Link
-from tradewind.policy_file import REDIS_AT
+from tradewind.policy_file import REDIS_AT, told
 
 DEFAULT_DATA_DIR = Path(".tradewind")
 DEFAULT_PORT = 7070
@@ -29,6 +29,8 @@ class EmbeddedOptions:
     (None: no worker pools). The first router listens on `port`, the others on the next free ones;
     `ephemeral_ports` chooses every port anew, Redis included, so that runs do not meet;
     `redis_may_move` only gives a Redis another port than the file's if that one is taken.
+    `cluster` makes each region's Redis a Cluster, `replicas` gives each primary one, and in a
+    region that is no Cluster Sentinels as well.
     `wan` puts the file's rtt table between the regions; `wan_home` beside it a link without delay
     between a region's own processes and its Redis, which can then be broken, too; `wan_apart` both,
     and for the router and the workers of a region each their own.
@@ -45,6 +47,8 @@ class EmbeddedOptions:
     wan_apart: bool = False
     ephemeral_ports: bool = False
     redis_may_move: bool = False
+    cluster: bool = False
+    replicas: bool = False
     worker_options: tuple[str, ...] = ()
     region_options: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]]
@@ -53,12 +57,16 @@ class EmbeddedOptions:
     ready_timeout_s: float = 120.0  # a first start compiles everything, perhaps on two busy cores
     stop_grace_s: float = 15.0
 
+    @property
+    def form(self) -> Form:
+        """Of each region's Redis."""
+        return form_of(cluster=self.cluster, replicas=self.replicas)
+
 
 @dataclass(frozen=True, slots=True)
 class RegionPorts:
-    """Loopback ports of one region: its Redis, its router (gRPC and HTTP), its worker pool."""
+    """Loopback ports of one region: its router (gRPC and HTTP), its worker pool."""
 
-    redis: int
     grpc: int
     http: int
     worker_http: int
@@ -66,12 +74,14 @@ class RegionPorts:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All ports of a fleet. `wan` has a proxy port for each (viewer, region), or nothing.
+    """All ports of a fleet. `wan` has a proxy port for each (viewer, node), or nothing.
 
-    A viewer is a region, or if they are `apart` a process, `router-R` or `worker-R`.
+    A viewer is a region, or if they are `apart` a process, `router-R` or `worker-R`; a node is one
+    of a region's Redis, and where that is one server it goes by the region's name.
     """
 
     regions: Mapping[str, RegionPorts]
+    stores: Mapping[str, Store]
     wan: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     apart: bool = False
 
@@ -112,6 +122,11 @@ def wan_pairs(fleet: Fleet, *, home: bool = False, apart: bool = False) -> list[
 
 def wan_links(fleet: Fleet, layout: Layout) -> dict[tuple[str, str], Link]:
     """Give each way its proxy: half of the file's round trip in each direction."""
+    nodes = {
+        node.name: (region, node.port)
+        for region, store in layout.stores.items()
+        for node in store.nodes
+    }
     standing: dict[str, str] = {}
     for region in fleet.regions:
         standing |= {
@@ -119,27 +134,25 @@ def wan_links(fleet: Fleet, layout: Layout) -> dict[tuple[str, str], Link]:
             layout.viewer("worker", region): region,
         }
     return {
-        (viewer, region): Link(
+        (viewer, node): Link(
             listen_port=port,
             target_host=LOOPBACK,
-            target_port=layout.regions[region].redis,
-            delay_ms=fleet.rtt_ms.get((standing[viewer], region), 0.0) / 2,
+            target_port=nodes[node][1],
+            delay_ms=fleet.rtt_ms.get((standing[viewer], nodes[node][0]), 0.0) / 2,
         )
-        for (viewer, region), port in layout.wan.items()
+        for (viewer, node), port in layout.wan.items()
     }
 
 
-def redis_nodes(layout: Layout, viewer: str) -> dict[str, str]:
+def targets(layout: Layout, viewer: str = "") -> dict[str, RedisTarget]:
     """Every region's Redis as it is reached by `viewer`: without a link, direct."""
-    return {
-        region: f"{LOOPBACK}:{layout.wan.get((viewer, region), ports.redis)}"
-        for region, ports in layout.regions.items()
-    }
+    ways = {node: port for (whose, node), port in layout.wan.items() if whose == viewer}
+    return {region: store.target(ways) for region, store in layout.stores.items()}
 
 
-def seeing(nodes: Mapping[str, str]) -> dict[str, str]:
-    """Environment of a process that reads the user's own file, and finds each Redis at `nodes`."""
-    return {REDIS_AT: json.dumps(nodes)}
+def seeing(redis_at: Mapping[str, RedisTarget]) -> dict[str, str]:
+    """Environment of a process that reads the user's own file, and finds each Redis there."""
+    return {REDIS_AT: told(redis_at)}
 
 
 def router_argv(config: Path, region: str, ports: RegionPorts) -> list[str]:

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from tradewind.local.errors import LocalSetupError
 from tradewind.local.freeports import LOOPBACK
@@ -28,6 +29,14 @@ HASH_MAX_LISTPACK_VALUE = 1024
 # redis-server takes its collation from the environment and refuses to start if the machine does
 # not have that locale, as on a bare container with LANG=en_US.UTF-8.
 SERVER_ENVIRONMENT: Mapping[str, str] = {"LC_ALL": "C"}
+
+# Of a server with replicas, or of one.
+REPLICATED: Final = (
+    # Else a primary waits 5 s for more replicas before it feeds the first (redis.conf).
+    *("--repl-diskless-sync-delay", "0"),
+    # ... and 10 s for those that lag before it ends.
+    *("--shutdown-timeout", "0"),
+)
 
 _VERSION = re.compile(r"\bv=(\d+)\.(\d+)\.(\d+)")
 _VERSION_TIMEOUT_S = 10.0

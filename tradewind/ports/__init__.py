@@ -8,7 +8,15 @@ answer item by item, in order, with an error in the place of an item that failed
 from tradewind.ports.audit import Audits
 from tradewind.ports.control import Register
 from tradewind.ports.courier import Evacuations, ImportAnswer, Inbox, Outbox
-from tradewind.ports.router import Cancels, DeadLetters, Intake, Ledger, Reads, Vitals
+from tradewind.ports.router import (
+    Cancels,
+    DeadLetters,
+    Durables,
+    Intake,
+    Ledger,
+    Reads,
+    Vitals,
+)
 from tradewind.ports.worker import Claims, Notices, Repairs, Upkeep
 
 __all__ = [
@@ -16,6 +24,7 @@ __all__ = [
     "Cancels",
     "Claims",
     "DeadLetters",
+    "Durables",
     "Evacuations",
     "ImportAnswer",
     "Inbox",

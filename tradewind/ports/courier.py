@@ -58,10 +58,12 @@ class Outbox(Protocol):
         limit: int,
         older_than_ms: int | None = None,
         groups: Sequence[str] | None = None,
+        pools: Sequence[str] = (),
     ) -> LanePart:
         """What waits among `limit` entries of a lane from `offset` on, or fewer if they are big.
 
-        Only what could have started `older_than_ms` ago; whenever that is if None.
+        Only what could have started `older_than_ms` ago; whenever that is if None. `pools`: groups
+        of all regions whose workers live. What none of these may see is counted and not told.
         """
         ...
 
@@ -94,7 +96,9 @@ class Outbox(Protocol):
         """State MOVING: epoch + 1 and `target` written down. `groups`: the caller's own.
 
         None, too, if the task is in another state than `record`, for which the target was chosen.
-        `reason`: why a task moves that waits; a dead one moves for the kind of its death.
+        `reason`: why a task moves that waits, or a dead letter that is settled and stays one. None:
+        a dead one moves for the kind of its death, to run again. One of whose death on_dead is to
+        hear, and has not been told in vain, has to wait up to TELL_FIRST_MS for that.
         """
         ...
 
@@ -103,7 +107,14 @@ class Outbox(Protocol):
 
         That is on a replica, where there are any, and on disk, where the node keeps its writes
         there and can say so. False: not within two seconds.
+
+        A node that has lost something meanwhile, and is back, may say so too: what is to last has
+        to be looked at afterwards.
         """
+        ...
+
+    async def is_moving(self, task_id: str, epoch: int, target: str) -> bool:
+        """Whether this move has begun and not ended."""
         ...
 
     async def ack_export(
@@ -124,7 +135,8 @@ class Outbox(Protocol):
     ) -> State | None:
         """The target fenced it: back to the state before, with the reason.
 
-        A dead one is not looked at by couriers for `retry_after_ms`; None settles it.
+        A dead one is not looked at by couriers for `retry_after_ms`; None settles it. One that was
+        settled is again, for its own reason.
         """
         ...
 
@@ -152,7 +164,7 @@ class Inbox(Protocol):
         """Store a moved task; idempotent by id and epoch. `hops` includes the stay it leaves.
 
         Attempts start afresh, and after a death moves are one more and crashes none. It is due in
-        `delay_ms`.
+        `delay_ms`. A dead letter that left as one is one here, with all that it says of its death.
 
         Nothing is stored after timeout_s from now by the store's clock. `is_fresh` is asked once
         that time is fixed, so that a pause before it or after it is noticed; False: "late".
@@ -161,6 +173,13 @@ class Inbox(Protocol):
 
     async def seal(self, partition: int) -> bool:
         """See Outbox.seal."""
+        ...
+
+    async def remembered(self, task_id: str) -> tuple[int, int]:
+        """Epochs of the last import that came, and of the last one that was refused; -1: none.
+
+        What is here now has come, whether that is remembered or not.
+        """
         ...
 
     async def settle_import(self, task_id: str, epoch: int) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from tradewind.errors import StoreError
+from tradewind.fleet import Durability
 from tradewind.state import State
 from tradewind.task import (
     CancelOutcome,
@@ -14,6 +15,7 @@ from tradewind.task import (
     NewTask,
     Pointer,
     Priority,
+    Probe,
     QueueCounts,
     Record,
     Stored,
@@ -79,6 +81,34 @@ class Ledger(Protocol):
         `ended`: it was cancelled, or purged when it was dead. For REQUEST_ID_WINDOW_MS a repeat of
         its very submit still meets the entry, with this state. None: no region knows the task.
         """
+        ...
+
+
+class Durables(Protocol):
+    """Whether what one region has stored outlives a crash of its node (router)."""
+
+    @property
+    def region(self) -> str:
+        """Name of the region."""
+        ...
+
+    async def lacks(self) -> Mapping[Durability, str]:
+        """Which durabilities the region's Redis cannot give as it is run now, and why."""
+        ...
+
+    async def tasks_safe(
+        self, durability: Durability, task_ids: Sequence[str], *, timeout_s: float
+    ) -> Sequence[bool]:
+        """Wait until tasks that were stored here before are as durable as that; in their order.
+
+        False: not in time, or it cannot be known, or the task is not here. Raises nothing.
+        """
+        ...
+
+    async def entry_safe(
+        self, durability: Durability, mark: LedgerMark, task_id: str, *, timeout_s: float
+    ) -> bool:
+        """The same of a ledger entry whose home is this region; `task_id` is the entry's."""
         ...
 
 
@@ -171,8 +201,8 @@ class Vitals(Protocol):
         """Name of the region."""
         ...
 
-    async def probe(self) -> float:
-        """Write, read and delete on every primary; returns the slowest round trip in ms."""
+    async def probe(self) -> Probe:
+        """Write, read and delete on every primary; a full one does so, too."""
         ...
 
     def now_ms(self) -> int | None:

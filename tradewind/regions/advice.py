@@ -34,6 +34,7 @@ def warnings(fleet: Fleet) -> list[str]:
         *_unknown_distances(fleet),
         *_odd_numbers(fleet),
         *_distant_receivers(fleet),
+        *_unseen_durability(fleet),
     ]
 
 
@@ -135,6 +136,25 @@ def _distant_receivers(fleet: Fleet) -> Iterator[str]:
                 f"the webhook of queue {name} says no residency: it hears of fenced tasks, too, by "
                 "id, queue and name; write the groups that its receiver is in"
             )
+
+
+def _unseen_durability(fleet: Fleet) -> Iterator[str]:
+    """No file can say how a Redis is run."""
+    by_durability: dict[str, list[str]] = {}
+    for name, durability in fleet.durable.items():
+        by_durability.setdefault(durability, []).append(name or "default")
+    for durability, names in by_durability.items():
+        queues = f"queue{'s' if len(names) > 1 else ''} {', '.join(names)}"
+        yield (
+            f"durability {durability} of {queues} needs {_NEEDS[durability]}, which this file "
+            "cannot tell: routers ask each region's Redis, and send such tasks to none that cannot"
+        )
+
+
+_NEEDS = {
+    "fsync": "an append-only file, and Redis 7.2 or appendfsync always",
+    "replica": "a replica of each primary",
+}
 
 
 def _narrow_fleets(fleet: Fleet) -> Iterator[str]:

@@ -129,9 +129,6 @@ def _queue(name: str, queue: QueueSection) -> Iterator[MisfitError]:
     if not name or odd or not name.isascii() or len(name) > MAX_NAME_BYTES:
         problem = f"queue names are 1 to {MAX_NAME_BYTES} letters, digits and ._:-/"
         yield MisfitError(here, problem, at_key=True)
-    if queue.durability != "memory":
-        problem = f"{queue.durability} is not served by this release; use memory"
-        yield MisfitError((*here, "durability"), problem)
     if queue.backoff.initial > queue.backoff.max:
         yield MisfitError((*here, "backoff"), "initial is longer than max")
     yield from _twice(queue.failover.on, (*here, "failover", "on"))

@@ -260,10 +260,8 @@ class QueueSection(Section):
     """Workers that may die under one task before it is dead as crashed."""
     dedup: DedupSection = DedupSection()
     """What makes two submits the same task."""
-    durability: Annotated[Durability, Field(json_schema_extra={"enum": ["memory"]})] = (
-        _QUEUE.durability
-    )
-    """As durable as the Redis itself; fsync and replica are not served by this release."""
+    durability: Durability = _QUEUE.durability
+    """Accepted once in memory, on disk (fsync), or on a replica of the region's Redis."""
     starvation_after: Long = _QUEUE.starvation_after_ms
     """A lower priority waits at most about this long behind higher ones."""
     retention: RetentionSection = RetentionSection()

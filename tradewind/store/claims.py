@@ -9,15 +9,17 @@ from tradewind.limits import KIB, MAX_CLAIM, MAX_ERROR_BYTES
 from tradewind.store import replies
 from tradewind.store.keys import PartitionKeys, place_of
 from tradewind.store.listening import listen
-from tradewind.store.region_client import CALL_TIMEOUT_S, Call
+from tradewind.store.region_client import CALL_TIMEOUT_S, Call, RegionClient
 from tradewind.store.role import Role, batched
 from tradewind.store.scripts import Arg, Item
+from tradewind.store.tightness import Tightness
 from tradewind.task import (
     Bury,
     Cancel,
     Claim,
     ClaimBatch,
     Crash,
+    Failure,
     Finish,
     Priority,
     Progress,
@@ -40,6 +42,15 @@ PROMOTE_PER_CLAIM = 16
 
 class ClaimsRole(Role):
     """See ports.Claims."""
+
+    def __init__(self, client: RegionClient) -> None:
+        """`client` of the region."""
+        super().__init__(client)
+        self._tightness = Tightness(client)
+
+    async def close_claims(self) -> None:
+        """End what is asked beside the calls. Idempotent."""
+        await self._tightness.close()
 
     async def claim(
         self,
@@ -79,7 +90,7 @@ class ClaimsRole(Role):
             ],
         )
         _, now_ms, depth, next_due_ms, parked, *claims = cast(
-            "list[Any]", await self._client.run(call)
+            "list[Any]", await self._client.run(call, await_slot=False)
         )
         self._client.nodes.note_clock(partition, int(now_ms))
         return ClaimBatch(
@@ -123,7 +134,7 @@ class ClaimsRole(Role):
         return await self._settle(
             "retry",
             items,
-            lambda r: (r.delay_ms, r.failure.kind, r.failure.message, r.failure.traceback),
+            lambda r: (r.delay_ms, *self._told(r.claim, r.failure)),
         )
 
     async def bury(self, items: Sequence[Bury]) -> list[Settled | StoreError]:
@@ -136,9 +147,7 @@ class ClaimsRole(Role):
                 b.kind,
                 b.move_after_ms if b.may_move else "",
                 b.failover,
-                b.failure.kind,
-                b.failure.message,
-                b.failure.traceback,
+                *self._told(b.claim, b.failure),
             ),
         )
 
@@ -209,6 +218,11 @@ class ClaimsRole(Role):
         """Ids of running tasks to be cancelled; see ports.Claims."""
         return listen(self._client, [keys.cancels for keys in self._client.keys])
 
+    def _told(self, claim: Claim, failure: Failure) -> tuple[str, str, str]:
+        """What is kept of a failure: where memory is tight no traceback, up to 16 KiB a task."""
+        is_tight = self._tightness.at(claim.partition)
+        return failure.kind, failure.message, "" if is_tight else failure.traceback
+
     async def _settle(
         self, script: str, items: Sequence[Settling], rest: Callable[[Settling], tuple[Arg, ...]]
     ) -> list[Settled | StoreError]:
@@ -245,7 +259,11 @@ class ClaimsRole(Role):
                 script,
                 partition,
                 shared,
-                {"prefix": keys.prefix, "hooked": self._hooked()},
+                {
+                    "prefix": keys.prefix,
+                    "hooked": self._hooked(),
+                    "tight": int(script == "finish" and self._tightness.at(partition)),
+                },
                 [item(keys, items[index]) for index in indices],
             )
 

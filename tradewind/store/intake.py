@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final, cast
 
 from tradewind.errors import StoreContractBroken, StoreError, StoreUnavailable
-from tradewind.ids import birth_ms, birth_partition, partition_of
+from tradewind.ids import birth_ms, birth_partition
 from tradewind.limits import (
     NOT_AFTER_MS,
     REQUEST_ID_WINDOW_MS,
@@ -64,7 +64,8 @@ class IntakeRole(Role):
                 alone[place] = self._enqueue_in(partition, tasks, until_s)
             else:
                 calls.append(self._enqueue_call(partition, tasks, now_ms, until_s))
-        together = self._client.run_each(calls, timeout_s=until_s - time.monotonic())
+        left_s = until_s - time.monotonic()
+        together = self._client.run_each(calls, timeout_s=left_s, await_slot=False)
         if not alone:
             return await together
         answers, others = await asyncio.gather(together, asyncio.gather(*alone.values()))
@@ -79,9 +80,13 @@ class IntakeRole(Role):
             async with asyncio.timeout(until_s - time.monotonic()):
                 server_now_ms = await self._client.nodes.server_now_ms(partition)
             call = self._enqueue_call(partition, tasks, server_now_ms, until_s)
-            return await self._client.run(call, timeout_s=until_s - time.monotonic())
+            left_s = until_s - time.monotonic()
+            return await self._client.run(call, timeout_s=left_s, await_slot=False)
         except TimeoutError:
-            return StoreUnavailable(self.region, "no answer in time", sent=False)
+            late = StoreUnavailable(self.region, "no answer in time", sent=False)
+            return self._client.lost(partition, late)
+        except StoreUnavailable as error:
+            return self._client.lost(partition, error)
         except StoreError as error:
             return error
 
@@ -195,12 +200,7 @@ class IntakeRole(Role):
     async def _entry_call(
         self, script: str, mark: LedgerMark, task_id: str, args: Mapping[str, Arg]
     ) -> list[Any]:
-        # A business key must be found whatever id a repeat brings; a request_id's repeat is the
-        # same message and so lands in the same partition as its task.
-        if mark.business:
-            partition = partition_of(mark.key, self.partitions)
-        else:
-            partition = partition_in(task_id)
+        partition = self._entry_partition(mark, task_id)
         keys = self._client.keys[partition]
         call = self._client.call(script, partition, {"entry": keys.entry(mark.key)}, args)
         return await self._client.run(call, timeout_s=CALL_TIMEOUT_S)

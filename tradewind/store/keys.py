@@ -91,7 +91,7 @@ class PartitionKeys:
         return f"{self.prefix}q:{queue}:{place_of(priority, suspect=suspect)}"
 
     def lane(self, lane: Lane) -> str:
-        """LIST or ZSET, where tasks wait."""
+        """LIST or ZSET, where tasks wait, or lie dead."""
         match lane.kind:
             case "ready":
                 return self.ready(lane.queue, lane.priority, suspect=lane.suspect)
@@ -99,6 +99,8 @@ class PartitionKeys:
                 return f"{self.prefix}parked:{lane.queue} {lane.name}"
             case "due":
                 return (self.due_high, self.due_normal, self.due_low)[lane.priority]
+            case "dead":
+                return self.dead
 
     def wake(self, queue: str) -> str:
         """LIST with at most one hint; TTL 60 s."""

@@ -49,5 +49,6 @@ class RegionStore(
     async def close(self) -> None:
         """Close every connection. Idempotent."""
         await self.close_waits()
+        await self.close_claims()
         await self.close_seals()
         await self._client.nodes.close()

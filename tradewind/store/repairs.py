@@ -19,7 +19,7 @@ class RepairsRole(Role):
 
     async def together(self) -> list[list[int]]:
         """Partitions by node; see ports.Repairs."""
-        await self._client.nodes.owner(0)
+        await self._client.nodes.known()
         return list(self._client.nodes.owned_together().values())
 
     async def scan(self, partition: int, cursor: str, *, limit: int) -> Sighting:
@@ -82,7 +82,12 @@ class RepairsRole(Role):
                 "moving": keys.moving,
                 "imports": keys.imports,
             },
-            {"prefix": keys.prefix, "kept": self._kept_dead(), "look": RECONCILE_LOOK},
+            {
+                "prefix": keys.prefix,
+                "kept": self._kept_dead(),
+                "look": RECONCILE_LOOK,
+                "hooked": self._hooked(),
+            },
             [((keys.task(task_id), keys.memory(task_id)), (task_id,)) for task_id in task_ids],
         )
         _, queues, *items = cast("list[Any]", await self._client.run(call))

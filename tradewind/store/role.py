@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from tradewind.errors import StoreContractBroken, StoreError
-from tradewind.ids import parse
+from tradewind.ids import parse, partition_of
 from tradewind.limits import REQUEST_ID_WINDOW_MS
 from tradewind.store.region_client import Call, RegionClient
 from tradewind.store.replies import DEFAULT_MAX_CRASHES
 from tradewind.store.scripts import Arg
+from tradewind.task import LedgerMark
 
 Answer = TypeVar("Answer")
 
@@ -30,6 +31,16 @@ class Role:
     def partitions(self) -> int:
         """How many partitions the region has."""
         return self._client.fleet.partitions
+
+    def _entry_partition(self, mark: LedgerMark, task_id: str) -> int:
+        """Where a ledger entry lives in its home.
+
+        A business key must be found whatever id a repeat brings; a request_id's repeat is the same
+        message and so lands in the same partition as its task.
+        """
+        if mark.business:
+            return partition_of(mark.key, self.partitions)
+        return partition_in(task_id)
 
     def _hooked(self) -> str:
         """Which queues have an on_dead, as scripts that bury take it: see lua/lib/announce.lua."""
@@ -67,13 +78,14 @@ async def batched(
     """One call per partition for items at `places`; answers in the order of the items.
 
     `build(partition, indices)` makes the call, `decode(indices, parts)` reads what the reply says
-    of each, which follows its tag.
+    of each, which follows its tag. Those of a partition that moves get StoreMoving at once: the
+    others do not wait for it.
     """
     by_partition: dict[int, list[int]] = {}
     for index, partition in enumerate(places):
         by_partition.setdefault(partition, []).append(index)
     calls = [build(partition, indices) for partition, indices in by_partition.items()]
-    replies = await client.run_each(calls, timeout_s=timeout_s)
+    replies = await client.run_each(calls, timeout_s=timeout_s, await_slot=False)
     answers: list[Answer | StoreError] = [_MISSING] * len(places)
     for indices, reply in zip(by_partition.values(), replies, strict=True):
         is_error = isinstance(reply, StoreError)

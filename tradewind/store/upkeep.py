@@ -18,13 +18,14 @@ from tradewind.limits import (
     WORKER_GONE_MS,
 )
 from tradewind.state import State
+from tradewind.store import replies
 from tradewind.store.claims import queue_keys
 from tradewind.store.heartbeats import Roll, packed
 from tradewind.store.letters import word
 from tradewind.store.region_client import RegionClient
 from tradewind.store.role import Role
 from tradewind.store.waits import Waits, Wants
-from tradewind.task import Heartbeat, LiveWorker, Reaped, Swept
+from tradewind.task import Heartbeat, LiveWorker, Probe, Reaped, Swept
 
 CONTROL = 0  # the partition that keeps what belongs to the region and not to a task
 PURGE_PER_SWEEP = 64
@@ -89,8 +90,8 @@ class UpkeepRole(Role):
             },
             [(queue_keys(keys, queue), (queue,)) for queue in queues],
         )
-        _, now_ms, *numbers, is_courier, ended, hooks = cast(
-            "list[Any]", await self._client.run(call)
+        _, now_ms, *numbers, is_courier, ended, hooks, dead = cast(
+            "list[Any]", await self._client.run(call, await_slot=False)
         )
         depth, promoted, expired, next_due_ms, outbox, moving, unsettled = numbers
         return Swept(
@@ -105,6 +106,7 @@ class UpkeepRole(Role):
             now_ms=int(now_ms),
             expired=ended,
             hooks=hooks,
+            dead=dead,
         )
 
     async def reap(self, partition: int, *, limit: int) -> list[Reaped]:
@@ -129,9 +131,14 @@ class UpkeepRole(Role):
                 "hooked": self._hooked(),
             },
         )
-        _, *items = cast("list[Any]", await self._client.run(call))
+        _, *items = cast("list[Any]", await self._client.run(call, await_slot=False))
         return [
-            Reaped(task_id.decode(), worker_id.decode(), State(word(state)), queue.decode())
+            Reaped(
+                task_id.decode(),
+                worker_id.decode(errors="replace"),
+                State(word(state)),
+                queue.decode(),
+            )
             for task_id, worker_id, state, queue in items
         ]
 
@@ -181,27 +188,35 @@ class VitalsRole(Role):
         super().__init__(client)
         self._roll = Roll(client.name)
 
-    async def probe(self) -> float:
+    async def probe(self) -> Probe:
         """Write, read and delete on every primary; see ports.Vitals."""
-        await self._client.nodes.owner(0)
+        await self._client.nodes.known()
         nodes = self._client.nodes.owned_together().values()
-        return max(await asyncio.gather(*map(self._probe, nodes)))
+        found = await asyncio.gather(*map(self._probe, nodes))
+        return Probe(
+            rtt_ms=max(each.rtt_ms for each in found),
+            memory=max(each.memory for each in found),
+            full=all(each.full for each in found),
+            evicts=next((each.evicts for each in found if each.evicts), ""),
+        )
 
-    async def _probe(self, partitions: Sequence[int]) -> float:
+    async def _probe(self, partitions: Sequence[int]) -> Probe:
         """Probe one node, by a partition that is not on its way to another."""
         for partition in partitions[:-1]:
             with contextlib.suppress(StoreMoving):
                 return await self._probe_at(partition)
         return await self._probe_at(partitions[-1])
 
-    async def _probe_at(self, partition: int) -> float:
+    async def _probe_at(self, partition: int) -> Probe:
         keys = {"probe": self._client.keys[partition].probe}
         call = self._client.call("probe", partition, keys, {})
         asked_s = time.perf_counter()
-        reply = await self._client.run(call, timeout_s=PROBE_TIMEOUT_S, await_slot=False)
+        reply = await self._client.run(
+            call, timeout_s=PROBE_TIMEOUT_S, await_slot=False, eager=True
+        )
         took_ms = (time.perf_counter() - asked_s) * SECOND_MS
         self._client.nodes.note_clock(partition, int(cast("bytes", reply[1])))
-        return took_ms
+        return replies.probe(reply, took_ms)
 
     def now_ms(self) -> int | None:
         """The store's clock as last heard of; see ports.Vitals."""

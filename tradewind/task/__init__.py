@@ -44,20 +44,24 @@ from tradewind.task.submit import (
     TooLate,
 )
 from tradewind.task.upkeep import (
+    DEAD,
     Evacuated,
     Exported,
     Lane,
     LanePart,
     MoveReason,
     Notice,
+    Probe,
     Reaped,
     Reconciled,
     Repair,
+    Resting,
     Sighting,
     Swept,
 )
 
 __all__ = [
+    "DEAD",
     "Bury",
     "Cancel",
     "CancelOutcome",
@@ -84,6 +88,7 @@ __all__ = [
     "Notice",
     "Pointer",
     "Priority",
+    "Probe",
     "Progress",
     "QueueCounts",
     "Reaped",
@@ -92,6 +97,7 @@ __all__ = [
     "Release",
     "Renewed",
     "Repair",
+    "Resting",
     "RetryAt",
     "Settled",
     "Settlement",

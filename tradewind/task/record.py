@@ -36,7 +36,8 @@ class Record:
     fence: tuple[str, ...] = ()
     result: bytes = b""
     result_content_type: str = ""
-    result_omitted: bool = False
+    result_omitted: bool = False  # it went since memory was tight
+    payload_omitted: bool = False  # likewise, from `packed`
     death: str = ""  # DeathKind, dead tasks only
     failure: Failure | None = None
     hops: bytes = b""  # StoredHops: the stays before this one

@@ -1,8 +1,8 @@
 """Keeping tasks in order, and moving them."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Final, Literal, Self
 
 from tradewind.state import State
 from tradewind.task.record import Record
@@ -24,6 +24,7 @@ class Swept:
     now_ms: int
     expired: int = 0  # waiting tasks that ended EXPIRED
     hooks: int = 0  # dead tasks whose queue's on_dead is to hear of them now
+    dead: int = 0  # dead tasks, settled ones included
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,16 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """What a look at a region's Redis shows."""
+
+    rtt_ms: float  # of the slowest primary
+    memory: float = 0.0  # used of what there may be, of the fullest primary; 0: no limit
+    full: bool = False  # every primary is
+    evicts: str = ""  # the policy by which one of them would delete tasks; empty: none does
+
+
+@dataclass(frozen=True, slots=True)
 class Repair:
     """Something of a partition did not say what its records say; it does now."""
 
@@ -76,7 +87,7 @@ class Reconciled:
     ready_queues: frozenset[str]
 
 
-#: Why a task that waits is moved.
+#: Why a task is moved that waits, or a dead letter as it is.
 MoveReason = Literal["evacuation", "unserved"]
 
 
@@ -84,14 +95,18 @@ MoveReason = Literal["evacuation", "unserved"]
 class Lane:
     """Where tasks of a partition wait: tickets that are ready, or parked, or a set of due times.
 
-    A set of due times holds those of all queues.
+    A set of due times holds those of all queues; so does that of the dead.
     """
 
-    kind: Literal["ready", "parked", "due"]
+    kind: Literal["ready", "parked", "due", "dead"]
     priority: Priority
     queue: str = ""
     name: str = ""  # parked ones only
     suspect: bool = False  # ready ones only
+
+
+#: The dead letters of a partition, by when they died.
+DEAD: Final = Lane("dead", Priority.NORMAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +117,21 @@ class LanePart:
     seen: int
     more: bool  # there may be others behind them
     now_ms: int
+    unseen: int = 0  # tasks that no pool which lives may see, whatever they were asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """What a dead letter that leaves as one still has: when that was read, ms."""
+
+    left_ms: int  # of its retention
+    notice_ms: int | None = None  # until its queue's on_dead is to hear of it, if that is due
+    notice_tries: int = 0  # that failed
+
+    def after(self, passed_ms: int) -> Self:
+        """What is left of it so much later."""
+        notice_ms = None if self.notice_ms is None else max(0, self.notice_ms - passed_ms)
+        return replace(self, left_ms=max(0, self.left_ms - passed_ms), notice_ms=notice_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +163,9 @@ class Exported:
     reason: str = ""  # MoveReason, or the kind of its death
     begun_ms: int = 0  # by the source's clock
     delay_ms: int = 0  # SCHEDULED, FAILED: until it was due, when this was read
+    resting: Resting | None = None  # a dead letter that is to be one there, too
+
+    @property
+    def is_revived(self) -> bool:
+        """Whether it died, and is to run in the next region."""
+        return self.former is State.DEAD_LETTER and self.resting is None

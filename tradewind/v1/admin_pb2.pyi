@@ -12,7 +12,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Region(_message.Message):
-    __slots__ = ("name", "state", "epoch", "health", "rtt", "expected_wait", "pending", "live_slots", "workers")
+    __slots__ = ("name", "state", "epoch", "health", "rtt", "expected_wait", "pending", "live_slots", "workers", "age", "trial", "reasons")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -22,6 +22,9 @@ class Region(_message.Message):
     PENDING_FIELD_NUMBER: _ClassVar[int]
     LIVE_SLOTS_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
+    AGE_FIELD_NUMBER: _ClassVar[int]
+    TRIAL_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: _task_pb2.RegionState
     epoch: int
@@ -31,7 +34,10 @@ class Region(_message.Message):
     pending: int
     live_slots: int
     workers: int
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[_Union[_task_pb2.RegionState, str]] = ..., epoch: _Optional[int] = ..., health: _Optional[_Union[_task_pb2.Health, str]] = ..., rtt: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., expected_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., pending: _Optional[int] = ..., live_slots: _Optional[int] = ..., workers: _Optional[int] = ...) -> None: ...
+    age: _duration_pb2.Duration
+    trial: bool
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[_Union[_task_pb2.RegionState, str]] = ..., epoch: _Optional[int] = ..., health: _Optional[_Union[_task_pb2.Health, str]] = ..., rtt: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., expected_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., pending: _Optional[int] = ..., live_slots: _Optional[int] = ..., workers: _Optional[int] = ..., age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., trial: _Optional[bool] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class QueueStats(_message.Message):
     __slots__ = ("region", "queue", "pending_high", "pending_normal", "pending_low", "pending", "scheduled", "processing", "failed", "moving", "dead", "oldest_age", "paused")

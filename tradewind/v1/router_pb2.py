@@ -26,7 +26,7 @@ from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 from tradewind.v1 import task_pb2 as tradewind_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19tradewind/v1/router.proto\x12\x0ctradewind.v1\x1a\x17google/rpc/status.proto\x1a\x17tradewind/v1/task.proto\"9\n\x11SubmitTaskRequest\x12$\n\x04spec\x18\x01 \x01(\x0b\x32\x16.tradewind.v1.TaskSpec\"\xce\x01\n\x12SubmitTaskResponse\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0e\n\x06region\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\r\x12&\n\x05state\x18\x04 \x01(\x0e\x32\x17.tradewind.v1.TaskState\x12\x11\n\tduplicate\x18\x05 \x01(\x08\x12\x1a\n\x12possible_duplicate\x18\x06 \x01(\x08\x12\x1f\n\x17replication_unconfirmed\x18\x07 \x01(\x08\x12\x0c\n\x04rule\x18\x08 \x01(\t\";\n\x12SubmitTasksRequest\x12%\n\x05specs\x18\x01 \x03(\x0b\x32\x16.tradewind.v1.TaskSpec\"G\n\x13SubmitTasksResponse\x12\x30\n\x07results\x18\x01 \x03(\x0b\x32\x1f.tradewind.v1.SubmitTasksResult\"y\n\x11SubmitTasksResult\x12\x34\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32 .tradewind.v1.SubmitTaskResponseH\x00\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\t\n\x07outcome\"R\n\x17SubmitTaskStreamRequest\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12%\n\x05specs\x18\x02 \x03(\x0b\x32\x16.tradewind.v1.TaskSpec\"^\n\x18SubmitTaskStreamResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x30\n\x07results\x18\x02 \x03(\x0b\x32\x1f.tradewind.v1.SubmitTasksResult\"!\n\x0eGetTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"3\n\x0fGetTaskResponse\x12 \n\x04task\x18\x01 \x01(\x0b\x32\x12.tradewind.v1.Task\"#\n\x10WatchTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"5\n\x11WatchTaskResponse\x12 \n\x04task\x18\x01 \x01(\x0b\x32\x12.tradewind.v1.Task\"$\n\x11\x43\x61ncelTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"\\\n\x12\x43\x61ncelTaskResponse\x12\x11\n\tcancelled\x18\x01 \x01(\x08\x12\x11\n\trequested\x18\x02 \x01(\x08\x12 \n\x04task\x18\x03 \x01(\x0b\x32\x12.tradewind.v1.Task\";\n\x13\x45xplainRouteRequest\x12$\n\x04spec\x18\x01 \x01(\x0b\x32\x16.tradewind.v1.TaskSpec\"E\n\x14\x45xplainRouteResponse\x12-\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0b\x32\x1b.tradewind.v1.RouteDecision2\xdb\x04\n\rRouterService\x12O\n\nSubmitTask\x12\x1f.tradewind.v1.SubmitTaskRequest\x1a .tradewind.v1.SubmitTaskResponse\x12R\n\x0bSubmitTasks\x12 .tradewind.v1.SubmitTasksRequest\x1a!.tradewind.v1.SubmitTasksResponse\x12\x65\n\x10SubmitTaskStream\x12%.tradewind.v1.SubmitTaskStreamRequest\x1a&.tradewind.v1.SubmitTaskStreamResponse(\x01\x30\x01\x12\x46\n\x07GetTask\x12\x1c.tradewind.v1.GetTaskRequest\x1a\x1d.tradewind.v1.GetTaskResponse\x12N\n\tWatchTask\x12\x1e.tradewind.v1.WatchTaskRequest\x1a\x1f.tradewind.v1.WatchTaskResponse0\x01\x12O\n\nCancelTask\x12\x1f.tradewind.v1.CancelTaskRequest\x1a .tradewind.v1.CancelTaskResponse\x12U\n\x0c\x45xplainRoute\x12!.tradewind.v1.ExplainRouteRequest\x1a\".tradewind.v1.ExplainRouteResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19tradewind/v1/router.proto\x12\x0ctradewind.v1\x1a\x17google/rpc/status.proto\x1a\x17tradewind/v1/task.proto\"9\n\x11SubmitTaskRequest\x12$\n\x04spec\x18\x01 \x01(\x0b\x32\x16.tradewind.v1.TaskSpec\"\xe1\x01\n\x12SubmitTaskResponse\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0e\n\x06region\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\r\x12&\n\x05state\x18\x04 \x01(\x0e\x32\x17.tradewind.v1.TaskState\x12\x11\n\tduplicate\x18\x05 \x01(\x08\x12\x1a\n\x12possible_duplicate\x18\x06 \x01(\x08\x12\x1f\n\x17replication_unconfirmed\x18\x07 \x01(\x08\x12\x0c\n\x04rule\x18\x08 \x01(\t\x12\x11\n\twaits_for\x18\t \x01(\t\";\n\x12SubmitTasksRequest\x12%\n\x05specs\x18\x01 \x03(\x0b\x32\x16.tradewind.v1.TaskSpec\"G\n\x13SubmitTasksResponse\x12\x30\n\x07results\x18\x01 \x03(\x0b\x32\x1f.tradewind.v1.SubmitTasksResult\"y\n\x11SubmitTasksResult\x12\x34\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32 .tradewind.v1.SubmitTaskResponseH\x00\x12#\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\t\n\x07outcome\"R\n\x17SubmitTaskStreamRequest\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12%\n\x05specs\x18\x02 \x03(\x0b\x32\x16.tradewind.v1.TaskSpec\"^\n\x18SubmitTaskStreamResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x30\n\x07results\x18\x02 \x03(\x0b\x32\x1f.tradewind.v1.SubmitTasksResult\"!\n\x0eGetTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"3\n\x0fGetTaskResponse\x12 \n\x04task\x18\x01 \x01(\x0b\x32\x12.tradewind.v1.Task\"#\n\x10WatchTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"5\n\x11WatchTaskResponse\x12 \n\x04task\x18\x01 \x01(\x0b\x32\x12.tradewind.v1.Task\"$\n\x11\x43\x61ncelTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"\\\n\x12\x43\x61ncelTaskResponse\x12\x11\n\tcancelled\x18\x01 \x01(\x08\x12\x11\n\trequested\x18\x02 \x01(\x08\x12 \n\x04task\x18\x03 \x01(\x0b\x32\x12.tradewind.v1.Task\";\n\x13\x45xplainRouteRequest\x12$\n\x04spec\x18\x01 \x01(\x0b\x32\x16.tradewind.v1.TaskSpec\"E\n\x14\x45xplainRouteResponse\x12-\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0b\x32\x1b.tradewind.v1.RouteDecision2\xdb\x04\n\rRouterService\x12O\n\nSubmitTask\x12\x1f.tradewind.v1.SubmitTaskRequest\x1a .tradewind.v1.SubmitTaskResponse\x12R\n\x0bSubmitTasks\x12 .tradewind.v1.SubmitTasksRequest\x1a!.tradewind.v1.SubmitTasksResponse\x12\x65\n\x10SubmitTaskStream\x12%.tradewind.v1.SubmitTaskStreamRequest\x1a&.tradewind.v1.SubmitTaskStreamResponse(\x01\x30\x01\x12\x46\n\x07GetTask\x12\x1c.tradewind.v1.GetTaskRequest\x1a\x1d.tradewind.v1.GetTaskResponse\x12N\n\tWatchTask\x12\x1e.tradewind.v1.WatchTaskRequest\x1a\x1f.tradewind.v1.WatchTaskResponse0\x01\x12O\n\nCancelTask\x12\x1f.tradewind.v1.CancelTaskRequest\x1a .tradewind.v1.CancelTaskResponse\x12U\n\x0c\x45xplainRoute\x12!.tradewind.v1.ExplainRouteRequest\x1a\".tradewind.v1.ExplainRouteResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,33 +36,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SUBMITTASKREQUEST']._serialized_start=93
   _globals['_SUBMITTASKREQUEST']._serialized_end=150
   _globals['_SUBMITTASKRESPONSE']._serialized_start=153
-  _globals['_SUBMITTASKRESPONSE']._serialized_end=359
-  _globals['_SUBMITTASKSREQUEST']._serialized_start=361
-  _globals['_SUBMITTASKSREQUEST']._serialized_end=420
-  _globals['_SUBMITTASKSRESPONSE']._serialized_start=422
-  _globals['_SUBMITTASKSRESPONSE']._serialized_end=493
-  _globals['_SUBMITTASKSRESULT']._serialized_start=495
-  _globals['_SUBMITTASKSRESULT']._serialized_end=616
-  _globals['_SUBMITTASKSTREAMREQUEST']._serialized_start=618
-  _globals['_SUBMITTASKSTREAMREQUEST']._serialized_end=700
-  _globals['_SUBMITTASKSTREAMRESPONSE']._serialized_start=702
-  _globals['_SUBMITTASKSTREAMRESPONSE']._serialized_end=796
-  _globals['_GETTASKREQUEST']._serialized_start=798
-  _globals['_GETTASKREQUEST']._serialized_end=831
-  _globals['_GETTASKRESPONSE']._serialized_start=833
-  _globals['_GETTASKRESPONSE']._serialized_end=884
-  _globals['_WATCHTASKREQUEST']._serialized_start=886
-  _globals['_WATCHTASKREQUEST']._serialized_end=921
-  _globals['_WATCHTASKRESPONSE']._serialized_start=923
-  _globals['_WATCHTASKRESPONSE']._serialized_end=976
-  _globals['_CANCELTASKREQUEST']._serialized_start=978
-  _globals['_CANCELTASKREQUEST']._serialized_end=1014
-  _globals['_CANCELTASKRESPONSE']._serialized_start=1016
-  _globals['_CANCELTASKRESPONSE']._serialized_end=1108
-  _globals['_EXPLAINROUTEREQUEST']._serialized_start=1110
-  _globals['_EXPLAINROUTEREQUEST']._serialized_end=1169
-  _globals['_EXPLAINROUTERESPONSE']._serialized_start=1171
-  _globals['_EXPLAINROUTERESPONSE']._serialized_end=1240
-  _globals['_ROUTERSERVICE']._serialized_start=1243
-  _globals['_ROUTERSERVICE']._serialized_end=1846
+  _globals['_SUBMITTASKRESPONSE']._serialized_end=378
+  _globals['_SUBMITTASKSREQUEST']._serialized_start=380
+  _globals['_SUBMITTASKSREQUEST']._serialized_end=439
+  _globals['_SUBMITTASKSRESPONSE']._serialized_start=441
+  _globals['_SUBMITTASKSRESPONSE']._serialized_end=512
+  _globals['_SUBMITTASKSRESULT']._serialized_start=514
+  _globals['_SUBMITTASKSRESULT']._serialized_end=635
+  _globals['_SUBMITTASKSTREAMREQUEST']._serialized_start=637
+  _globals['_SUBMITTASKSTREAMREQUEST']._serialized_end=719
+  _globals['_SUBMITTASKSTREAMRESPONSE']._serialized_start=721
+  _globals['_SUBMITTASKSTREAMRESPONSE']._serialized_end=815
+  _globals['_GETTASKREQUEST']._serialized_start=817
+  _globals['_GETTASKREQUEST']._serialized_end=850
+  _globals['_GETTASKRESPONSE']._serialized_start=852
+  _globals['_GETTASKRESPONSE']._serialized_end=903
+  _globals['_WATCHTASKREQUEST']._serialized_start=905
+  _globals['_WATCHTASKREQUEST']._serialized_end=940
+  _globals['_WATCHTASKRESPONSE']._serialized_start=942
+  _globals['_WATCHTASKRESPONSE']._serialized_end=995
+  _globals['_CANCELTASKREQUEST']._serialized_start=997
+  _globals['_CANCELTASKREQUEST']._serialized_end=1033
+  _globals['_CANCELTASKRESPONSE']._serialized_start=1035
+  _globals['_CANCELTASKRESPONSE']._serialized_end=1127
+  _globals['_EXPLAINROUTEREQUEST']._serialized_start=1129
+  _globals['_EXPLAINROUTEREQUEST']._serialized_end=1188
+  _globals['_EXPLAINROUTERESPONSE']._serialized_start=1190
+  _globals['_EXPLAINROUTERESPONSE']._serialized_end=1259
+  _globals['_ROUTERSERVICE']._serialized_start=1262
+  _globals['_ROUTERSERVICE']._serialized_end=1865
 # @@protoc_insertion_point(module_scope)

@@ -15,7 +15,7 @@ class SubmitTaskRequest(_message.Message):
     def __init__(self, spec: _Optional[_Union[_task_pb2.TaskSpec, _Mapping]] = ...) -> None: ...
 
 class SubmitTaskResponse(_message.Message):
-    __slots__ = ("task_id", "region", "partition", "state", "duplicate", "possible_duplicate", "replication_unconfirmed", "rule")
+    __slots__ = ("task_id", "region", "partition", "state", "duplicate", "possible_duplicate", "replication_unconfirmed", "rule", "waits_for")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     REGION_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,7 @@ class SubmitTaskResponse(_message.Message):
     POSSIBLE_DUPLICATE_FIELD_NUMBER: _ClassVar[int]
     REPLICATION_UNCONFIRMED_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     region: str
     partition: int
@@ -32,7 +33,8 @@ class SubmitTaskResponse(_message.Message):
     possible_duplicate: bool
     replication_unconfirmed: bool
     rule: str
-    def __init__(self, task_id: _Optional[str] = ..., region: _Optional[str] = ..., partition: _Optional[int] = ..., state: _Optional[_Union[_task_pb2.TaskState, str]] = ..., duplicate: _Optional[bool] = ..., possible_duplicate: _Optional[bool] = ..., replication_unconfirmed: _Optional[bool] = ..., rule: _Optional[str] = ...) -> None: ...
+    waits_for: str
+    def __init__(self, task_id: _Optional[str] = ..., region: _Optional[str] = ..., partition: _Optional[int] = ..., state: _Optional[_Union[_task_pb2.TaskState, str]] = ..., duplicate: _Optional[bool] = ..., possible_duplicate: _Optional[bool] = ..., replication_unconfirmed: _Optional[bool] = ..., rule: _Optional[str] = ..., waits_for: _Optional[str] = ...) -> None: ...
 
 class SubmitTasksRequest(_message.Message):
     __slots__ = ("specs",)

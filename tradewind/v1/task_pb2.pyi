@@ -120,7 +120,7 @@ class TaskSpec(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., name: _Optional[str] = ..., payload: _Optional[bytes] = ..., content_type: _Optional[str] = ..., priority: _Optional[_Union[Priority, str]] = ..., affinity_key: _Optional[str] = ..., tenant: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., idempotency_key: _Optional[str] = ..., request_id: _Optional[str] = ..., residency: _Optional[_Iterable[str]] = ..., pin_region: _Optional[str] = ..., not_before: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., delay: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., timeout: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., max_attempts: _Optional[int] = ..., origin_region: _Optional[str] = ...) -> None: ...
 
 class Task(_message.Message):
-    __slots__ = ("task_id", "spec", "state", "region", "partition", "attempts", "crashes", "hops", "fingerprint", "created_at", "started_at", "finished_at", "next_attempt_at", "result", "result_content_type", "result_omitted", "error", "progress", "settled", "failover", "fence", "cancel_requested")
+    __slots__ = ("task_id", "spec", "state", "region", "partition", "attempts", "crashes", "hops", "fingerprint", "created_at", "started_at", "finished_at", "next_attempt_at", "result", "result_content_type", "result_omitted", "error", "progress", "settled", "failover", "fence", "cancel_requested", "waits_for", "payload_omitted")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -143,6 +143,8 @@ class Task(_message.Message):
     FAILOVER_FIELD_NUMBER: _ClassVar[int]
     FENCE_FIELD_NUMBER: _ClassVar[int]
     CANCEL_REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_OMITTED_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     spec: TaskSpec
     state: TaskState
@@ -165,7 +167,9 @@ class Task(_message.Message):
     failover: str
     fence: _containers.RepeatedScalarFieldContainer[str]
     cancel_requested: bool
-    def __init__(self, task_id: _Optional[str] = ..., spec: _Optional[_Union[TaskSpec, _Mapping]] = ..., state: _Optional[_Union[TaskState, str]] = ..., region: _Optional[str] = ..., partition: _Optional[int] = ..., attempts: _Optional[int] = ..., crashes: _Optional[int] = ..., hops: _Optional[_Iterable[_Union[Hop, _Mapping]]] = ..., fingerprint: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., next_attempt_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., result: _Optional[bytes] = ..., result_content_type: _Optional[str] = ..., result_omitted: _Optional[bool] = ..., error: _Optional[_Union[TaskError, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., settled: _Optional[bool] = ..., failover: _Optional[str] = ..., fence: _Optional[_Iterable[str]] = ..., cancel_requested: _Optional[bool] = ...) -> None: ...
+    waits_for: str
+    payload_omitted: bool
+    def __init__(self, task_id: _Optional[str] = ..., spec: _Optional[_Union[TaskSpec, _Mapping]] = ..., state: _Optional[_Union[TaskState, str]] = ..., region: _Optional[str] = ..., partition: _Optional[int] = ..., attempts: _Optional[int] = ..., crashes: _Optional[int] = ..., hops: _Optional[_Iterable[_Union[Hop, _Mapping]]] = ..., fingerprint: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., next_attempt_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., result: _Optional[bytes] = ..., result_content_type: _Optional[str] = ..., result_omitted: _Optional[bool] = ..., error: _Optional[_Union[TaskError, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., settled: _Optional[bool] = ..., failover: _Optional[str] = ..., fence: _Optional[_Iterable[str]] = ..., cancel_requested: _Optional[bool] = ..., waits_for: _Optional[str] = ..., payload_omitted: _Optional[bool] = ...) -> None: ...
 
 class Hop(_message.Message):
     __slots__ = ("region", "state", "attempts", "reason", "at")
@@ -200,7 +204,7 @@ class Progress(_message.Message):
     def __init__(self, fraction: _Optional[float] = ..., note: _Optional[str] = ...) -> None: ...
 
 class RouteDecision(_message.Message):
-    __slots__ = ("region", "rule", "candidates", "ledger_home", "partition", "policy_version", "step", "home", "spills", "fence", "fence_by", "bypassed", "refusal", "dedup_by")
+    __slots__ = ("region", "rule", "candidates", "ledger_home", "partition", "policy_version", "step", "home", "spills", "fence", "fence_by", "bypassed", "refusal", "dedup_by", "matched", "waits_for")
     REGION_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
     CANDIDATES_FIELD_NUMBER: _ClassVar[int]
@@ -215,6 +219,8 @@ class RouteDecision(_message.Message):
     BYPASSED_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     DEDUP_BY_FIELD_NUMBER: _ClassVar[int]
+    MATCHED_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
     region: str
     rule: str
     candidates: _containers.RepeatedCompositeFieldContainer[Candidate]
@@ -229,7 +235,9 @@ class RouteDecision(_message.Message):
     bypassed: str
     refusal: _status_pb2.Status
     dedup_by: str
-    def __init__(self, region: _Optional[str] = ..., rule: _Optional[str] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., ledger_home: _Optional[str] = ..., partition: _Optional[int] = ..., policy_version: _Optional[str] = ..., step: _Optional[str] = ..., home: _Optional[str] = ..., spills: _Optional[bool] = ..., fence: _Optional[_Iterable[str]] = ..., fence_by: _Optional[_Union[FenceAuthors, _Mapping]] = ..., bypassed: _Optional[str] = ..., refusal: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., dedup_by: _Optional[str] = ...) -> None: ...
+    matched: str
+    waits_for: str
+    def __init__(self, region: _Optional[str] = ..., rule: _Optional[str] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ..., ledger_home: _Optional[str] = ..., partition: _Optional[int] = ..., policy_version: _Optional[str] = ..., step: _Optional[str] = ..., home: _Optional[str] = ..., spills: _Optional[bool] = ..., fence: _Optional[_Iterable[str]] = ..., fence_by: _Optional[_Union[FenceAuthors, _Mapping]] = ..., bypassed: _Optional[str] = ..., refusal: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., dedup_by: _Optional[str] = ..., matched: _Optional[str] = ..., waits_for: _Optional[str] = ...) -> None: ...
 
 class FenceAuthors(_message.Message):
     __slots__ = ("rule", "rule_residency", "task_residency", "pin_region")

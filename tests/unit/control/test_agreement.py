@@ -127,6 +127,7 @@ class Outcome:
     doubtful: set[str]
     far: Mapping[str, Far]
     read: list[list[Standing]]
+    stood: list[tuple[set[str], Control | None]]  # what was OK before somebody asked; the answer
     final: Control
 
 
@@ -144,10 +145,18 @@ async def played(script: list[Step], regions: Sequence[str], operators: int) -> 
         except (ControlConflict, ControlUnavailable):
             doubtful.add(name)
 
+    stood: list[tuple[set[str], Control | None]] = []
+
+    async def repeats() -> None:
+        before = set(ok)
+        stood.append((before, await vote.stands(Wish(lambda control: control))))
+
     tasks = [asyncio.create_task(operator(f"q{n}")) for n in range(operators)]
     readers = [[UNKNOWN], [UNKNOWN]]
     seen: list[dict[str, Control]] = [{}, {}]
-    for which, fate in script:
+    for number, (which, fate) in enumerate(script):
+        if number % 7 == 0:
+            tasks.append(asyncio.create_task(repeats()))
         for _ in range(4):
             await asyncio.sleep(0)
         network.step(which, fate)
@@ -157,7 +166,7 @@ async def played(script: list[Step], regions: Sequence[str], operators: int) -> 
     await settled(network, tasks)
     last = asyncio.create_task(vote.carry(Wish(marked("last"))))
     await settled(network, [last])
-    return Outcome(ok, doubtful, far, readers, last.result())
+    return Outcome(ok, doubtful, far, readers, stood, last.result())
 
 
 async def settled(network: Network, tasks: "list[asyncio.Task[Any]]") -> None:
@@ -184,6 +193,11 @@ def judge(out: Outcome) -> None:
     assert out.ok.keys() <= out.final.pauses.keys(), "what was answered OK is lost"
     assert out.final.pauses.keys() <= {*out.ok, *out.doubtful, "last"}
     assert count_of(out.final) == len(out.final.pauses), "made twice"
+    for before, found in out.stood:
+        assert found is None or before <= found.pauses.keys(), (
+            "an order is said to stand by old news"
+        )
+        assert found is None or found.stamp in {*chosen, Stamp(0, "")}
     for readings in out.read:
         stamps = [reading.control.stamp for reading in readings if reading.sure]
         assert stamps == sorted(stamps), "a reader went back"

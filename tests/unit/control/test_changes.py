@@ -159,6 +159,9 @@ def test_an_order_that_stands_is_not_dated_anew() -> None:
     for reason in ("", "fire"):
         again = set_state(made, fleet(), "eu-2", "DRAINING", reason=reason, by="bob", at_ms=12)
         assert again == made
+    assert set_state(made, fleet(), "us", "ACTIVE", by="bob", at_ms=12) == made, "as it was anyway"
+    spoken = set_state(made, fleet(), "us", "ACTIVE", reason="looked at it", by="bob", at_ms=12)
+    assert spoken.regions["us"] == Order("ACTIVE", "looked at it", "bob", 12)
     other = set_state(made, fleet(), "eu-2", "DRAINING", reason="flood", by="bob", at_ms=12)
     assert other.regions["eu-2"] == Order("DRAINING", "flood", "bob", 12, forced=True)
     milder = set_state(made, fleet(), "eu-2", "CORDONED", by="bob", at_ms=12)

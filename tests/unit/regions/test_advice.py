@@ -180,3 +180,11 @@ def test_the_repositorys_own_files_give_no_alarm_but_their_size(path: Path) -> N
     """Each has one region a group, and the first is as strong as the others together."""
     for warning in warnings(load(path, {})):
         assert warning.startswith(("one region alone is inside", "if us-east is lost"))
+
+
+def test_a_durability_is_warned_of_since_no_file_says_how_a_redis_is_run() -> None:
+    text = "queues: {mail: {durability: fsync}, pay: {durability: replica}, a: {durability: fsync}}"
+    found = said(FOUR_EVEN + text)
+    assert "durability fsync of queues mail, a needs an append-only file" in found
+    assert "durability replica of queue pay needs a replica of each primary" in found
+    assert "default" not in found

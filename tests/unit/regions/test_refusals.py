@@ -8,10 +8,6 @@ from tradewind.regions import loads
 
 REFUSALS: dict[str, tuple[str, str]] = {
     "unknown key at the top": (TWO + "que: {}", "5:1: que: unknown key (did you mean queues?)"),
-    "a durability that this release would not keep": (
-        TWO + "queues: {mail: {durability: fsync}}",
-        "5:29: queues.mail.durability: fsync is not served by this release; use memory",
-    ),
     "unknown key in a region": (
         one("redis://h\n    wieght: 3"),
         "5:5: regions.eu.wieght: unknown key (did you mean weight?)",

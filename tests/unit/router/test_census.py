@@ -5,12 +5,17 @@ from dataclasses import replace
 import pytest
 
 from router.census import Census
+from tradewind import wire
 from tradewind.clock import ManualClock
 from tradewind.errors import IdentityMismatch, StoreError, StoreFull, StoreMoving, StoreUnavailable
 from tradewind.fleet import Fleet, Health, RedisTarget, Region
-from tradewind.metrics import REGION_STATE, REGION_STATES, REGION_WORKERS
+from tradewind.metrics import REGION_STATE, REGION_STATES, REGION_WORKERS, REGISTRY
+from tradewind.policy.decide import decide
 from tradewind.policy.defaults import UNSEEN_RTT_MS
-from tradewind.task import Heartbeat, LiveWorker
+from tradewind.policy.filters import EVICTS, conditions
+from tradewind.policy.scores import wait_s
+from tradewind.task import Draft, Heartbeat, LiveWorker, Probe
+from tradewind.v1 import task_pb2
 
 HERE = RedisTarget("standalone", ("127.0.0.1:1",))
 GONE = StoreUnavailable("x", "connection refused", sent=False)
@@ -22,14 +27,16 @@ class Pulse:
     def __init__(self, region: str, rtt_ms: float) -> None:
         self.region, self.rtt_ms = region, rtt_ms
         self.failure: StoreError | None = None
+        self.found = Probe(rtt_ms)
         self.crew: Sequence[LiveWorker] = ()
         self.probes = 0
 
-    async def probe(self) -> float:
+    async def probe(self) -> Probe:
         self.probes += 1
         if self.failure is not None:
             raise self.failure
-        return 500.0 if self.probes == 1 else self.rtt_ms  # the first one has to connect
+        rtt_ms = 500.0 if self.probes == 1 else self.rtt_ms  # the first one has to connect
+        return replace(self.found, rtt_ms=rtt_ms)
 
     def now_ms(self) -> int | None:
         return None
@@ -129,6 +136,95 @@ async def test_a_region_goes_down_after_three_failed_probes_and_comes_back_after
     await watched.looks("us", "probe", 2)
     assert watched.census.view("us").health == "HEALTHY"
     looking.cancel()
+
+
+async def look(census: Census) -> None:
+    """One probe of us."""
+    await census._probe("us")  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_a_region_whose_redis_evicts_takes_nothing_new_unless_that_is_allowed(
+    watched: Watched, caplog: pytest.LogCaptureFixture, allowed: bool
+) -> None:
+    vitals = watched.pulses
+    census = Census(watched.fleet, "eu", vitals, watched.clock, allow_eviction=allowed)
+    vitals["us"].found = Probe(2.0, evicts="allkeys-lru")
+    await look(census)
+    view = census.view("us")
+    reasons = conditions(view, watched.fleet.regions["us"], watched.fleet, "default", "x", 0.0)
+    assert (view.health, EVICTS in reasons) == ("HEALTHY", not allowed)
+    (said,) = caplog.records
+    assert (vars(said)["of"], vars(said)["policy"]) == ("us", "allkeys-lru")
+    assert ("used all the same" in said.message) == allowed
+    vitals["us"].found = Probe(2.0)
+    await look(census)
+    assert not census.view("us").evicts
+
+
+async def test_a_full_redis_answers_and_takes_nothing_until_a_probe_finds_room(
+    watched: Watched,
+) -> None:
+    def shown(name: str) -> float | None:
+        return REGISTRY.get_sample_value(f"tradewind_region_{name}", {"region": "us"})
+
+    us = watched.pulses["us"]
+    us.found = Probe(2.0, memory=1.02, full=True)
+    for _ in range(5):
+        await look(watched.census)
+    watched.clock.advance(60_000)
+    assert watched.census.view("us").full
+    assert "us" not in watched.census.silent()
+    assert (shown("full"), shown("memory_ratio")) == (1.0, 1.02)
+    us.found = Probe(2.0, memory=0.5)
+    await look(watched.census)
+    assert not watched.census.view("us").full
+    assert (shown("full"), shown("memory_ratio")) == (0.0, 0.5)
+
+
+SAID: dict[str, tuple[str, bool, list[str], bool]] = {
+    # after what, by each second of an interval of 1 s: health, on trial, reasons, silent
+    "well": ("HEALTHY", False, [], False),
+    "out": ("DOWN", False, ["down"], True),
+    "out, and answering again": ("DOWN", False, ["down"], False),
+    "half-open": ("DOWN", True, ["half-open"], False),
+    "recovering": ("RECOVERING", False, [], False),
+}
+
+
+def test_regions_and_explain_tell_the_same_story_at_every_step_of_a_return() -> None:
+    rules = Health(interval_ms=1_000, down_after=3, up_after=2)
+    fleet = Fleet({name: Region(name, HERE) for name in ("eu", "us")}, health=rules)
+    clock = ManualClock()
+    vitals = {name: Pulse(name, 2.0) for name in fleet.regions}
+    census = Census(fleet, "eu", vitals, clock, draw=lambda: 0.5)
+    beat = Heartbeat("w", "us", ("default",), ("x",), 4, 1, 2.0, 0.5, 0, "1", {})
+    for name in fleet.regions:
+        census.probed(name, 2.0)
+        census.mustered(name, [LiveWorker(beat, 0)])
+
+    def probe(times: int, rtt_ms: float | None = 2.0) -> None:
+        for _ in range(times):
+            clock.advance(1_000)
+            census.probed("us", rtt_ms, None if rtt_ms else GONE)
+
+    def told() -> tuple[str, bool, list[str], bool]:
+        view, region = census.view("us"), fleet.regions["us"]
+        reasons = list(conditions(view, region, fleet, "default", "x", wait_s(view)))
+        shown = wire.region(view, expected_wait_s=0, workers=1, reasons=reasons)
+        found = decide(Draft("x", pin_region="us"), census.views(), fleet, draw=0.0)
+        explained = wire.decision(found, partition=0).candidates[1]
+        assert (shown.health, shown.trial) == (explained.health, explained.trial)
+        assert (shown.reasons, shown.age) == (explained.reasons, explained.age)
+        health = task_pb2.Health.Name(shown.health).removeprefix("HEALTH_")
+        return health, shown.trial, list(shown.reasons), census.silent() == ["us"]
+
+    found = [told()]
+    for times, rtt_ms in ((3, None), (2, 2.0), (4, 2.0), (6, 2.0)):
+        probe(times, rtt_ms)
+        census.mustered("us", [LiveWorker(beat, 0)])
+        found.append(told())
+    assert dict(zip(SAID, found, strict=True)) == SAID
 
 
 async def test_workers_are_seen_with_their_slots(watched: Watched) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tests.scripts.world import DAY_MS, FAILURE, PLACE, a_bury, claim_batch, record_of
-from tests.unit.worker.moving_yard import FAR, HERE, ORDERED_MS, THERE, Yard, a_beat
+from tests.unit.worker.moving_yard import FAR, FLEET, HERE, ORDERED_MS, THERE, Yard, a_beat
 from tradewind import codec
 from tradewind.control import Control, Order, Pause, Stamp
+from tradewind.fleet import Durability, QueuePolicy
 from tradewind.limits import MOVE_AGAIN_MS
 from tradewind.state import State
 from tradewind.task import RetryAt
@@ -65,7 +66,7 @@ async def test_what_may_not_leave_says_why_and_is_counted(yard: Yard) -> None:
     reasons = {
         pinned: "pinned",
         fenced: "no other permitted region",
-        other: "us-east: no worker for handler, ap-south: no worker for handler",
+        other: "ap-south: no worker for handler, us-east: no worker for handler",
     }
     for task_id, reason in reasons.items():
         record = await record_of(yard.stores[HERE], task_id)
@@ -315,6 +316,21 @@ async def test_no_step_is_built_on_one_that_a_crash_could_undo(yard: Yard, regio
     assert await yard.is_in(task_id) == THERE
 
 
+async def test_a_target_forgets_nothing_that_its_source_may_not_remember(yard: Yard) -> None:
+    await yard.working(THERE)
+    yard.evacuate()
+    await yard.submit()
+    source, answers = yard.stores[HERE], iter([True, False])
+
+    async def sure_once(partition: int) -> bool:
+        del partition
+        return next(answers)
+
+    source.seal = sure_once
+    await yard.courier().work(PLACE)
+    assert len(await yard.stores[THERE].unsettled(PLACE, older_than_ms=0)) == 1
+
+
 # --- on record
 
 
@@ -357,3 +373,20 @@ async def test_where_nothing_may_leave_it_is_looked_ever_more_seldom(yard: Yard)
     assert len(pauses) >= 4
     assert all(later > earlier for earlier, later in itertools.pairwise(pauses[:4]))
     assert pauses[3] >= 120_000
+
+
+@pytest.mark.parametrize("asked", ["memory", "fsync"])
+async def test_no_task_moves_to_where_it_would_be_kept_less_safely(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, asked: Durability
+) -> None:
+    async def lacks() -> Mapping[Durability, str]:
+        return {"fsync": "no log"}
+
+    await yard.working(THERE, FAR)
+    yard.evacuate()
+    monkeypatch.setattr(yard.stores[THERE], "lacks", lacks)
+    task_id, courier = await yard.submit(), yard.courier()
+    targets = {name: store for name, store in yard.stores.items() if name != HERE}
+    courier.follow(replace(FLEET, default_queue=QueuePolicy(durability=asked)), targets)
+    await courier.work(PLACE)
+    assert await yard.is_in(task_id) == (THERE if asked == "memory" else FAR)

@@ -10,13 +10,14 @@ import pytest
 
 from tests.unit.worker.world import KEEP_MS, PLACE, Parts, a_task
 from tradewind.clock import Clock, ManualClock
+from tradewind.errors import StoreMoving
 from tradewind.fleet import Fleet
 from tradewind.state import State
 from tradewind.store.region_store import RegionStore
 from tradewind.task import Claim, ClaimBatch, Record
 from worker.intake import Change, Intake, Says
 from worker.line import Line
-from worker.patience import lasting
+from worker.patience import MOVING_MS, lasting
 from worker.runner import Runner
 
 
@@ -30,6 +31,7 @@ class Seen:
     def __init__(self, store: RegionStore, say: Callable[[str], None]) -> None:
         self._store, self._say = store, say
         self.limits: list[int] = []
+        self.moving: set[int] = set()
         self.answered = asyncio.Event()
         self.before_answer: Callable[[], Awaitable[None]] = nothing
 
@@ -39,6 +41,8 @@ class Seen:
     async def claim(self, partition: int, *, limit: int, **more: Any) -> ClaimBatch:
         self._say("claim")
         self.limits.append(limit)
+        if partition in self.moving:
+            raise StoreMoving(self._store.region, partition)
         batch = await self._store.claim(partition, limit=limit, **more)
         await self.before_answer()
         self.answered.set()
@@ -65,8 +69,11 @@ async def filling(
     handler: Callable[[], Awaitable[None]],
     said: list[str],
     clock: Clock | None = None,
+    *,
+    hints: Sequence[int] = (PLACE,),
+    due: Callable[[int, int], None] = lambda _partition, _in_ms: None,
 ) -> AsyncGenerator[tuple[Intake, Runner, Seen]]:
-    """A worker's intake and runner, with a hint to PLACE in hand."""
+    """A worker's intake and runner, with hints in hand; "trouble" is a store without answer."""
     parts = Parts(store, fleet, handler, clock, slots=slots)
     seen, change, line = Seen(store, said.append), Change(), Line()
     parts.hears = parts.hears.__class__(
@@ -90,9 +97,10 @@ async def filling(
         pace=parts.pace,
         reach=parts.reach,
         change=change,
-        says=Says(lambda _error: None, lambda _partition, _in_ms: None),
+        says=Says(lambda error: said.append("trouble") if error else None, due),
     )
-    line.hinted(PLACE)
+    for place in hints:
+        line.hinted(place)
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         running = [
             group.create_task(lasting(intake.run, "claiming")),
@@ -257,3 +265,28 @@ async def test_a_cancel_that_is_heard_while_its_task_waits_to_be_started_holds(
     record = await home.read(first)
     assert isinstance(record, Record)
     assert (record.state, started) == (State.CANCELLED, 99)
+
+
+async def test_a_partition_that_moves_is_asked_again_in_a_moment_and_no_other_waits_for_it(
+    home: RegionStore, one_region: Fleet
+) -> None:
+    done, heard = asyncio.Event(), list[tuple[int, int]]()
+
+    async def handler() -> None:
+        done.set()
+
+    await stored(home, 1)
+    said, moving = list[str](), PLACE + 1
+    async with filling(
+        home,
+        one_region,
+        4,
+        handler,
+        said,
+        hints=(moving, PLACE),
+        due=lambda partition, in_ms: heard.append((partition, in_ms)),
+    ) as (_, _, seen):
+        seen.moving = {moving}
+        await done.wait()
+        assert (moving, MOVING_MS) in heard
+        assert "trouble" not in said

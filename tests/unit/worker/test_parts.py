@@ -1,8 +1,10 @@
 import asyncio
+import math
 
 import pytest
 
 from tradewind.clock import ManualClock
+from tradewind.errors import StoreMoving, StoreUnavailable
 from tradewind.fleet import Fleet, QueuePolicy
 from tradewind.handlers import App
 from worker.line import Line
@@ -38,10 +40,19 @@ def test_a_partition_is_in_reach_from_its_first_answer_to_the_next_failure() -> 
     reach.reached((0,))
     clock.advance(5)
     seen.append(reach.for_ms(0))
-    reach.interrupted()
+    reach.failed(StoreUnavailable("eu-west", "connection lost", sent=False))
     seen.append(reach.for_ms(0))
     clock.advance(3)
     assert (seen, reach.broken_for_ms()) == ([0.0, 10.0, 0.0], 3.0)
+
+
+def test_a_partition_that_moves_is_out_of_reach_and_no_other_is() -> None:
+    clock = ManualClock()
+    reach = Reach(clock)
+    reach.reached((0, 1))
+    clock.advance(5)
+    reach.failed(StoreMoving("eu-west", 1))
+    assert (reach.for_ms(0), reach.for_ms(1), reach.broken_for_ms()) == (5.0, 0.0, math.inf)
 
 
 def test_the_longest_lease_of_the_file_rules_the_reaper() -> None:

@@ -3,8 +3,13 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
+import pytest
+
+from tests.harness.patience import until
 from tests.unit.worker.world import KEEP_MS, PLACE, Parts, a_task, claims
+from tradewind.errors import StoreError, StoreMoving
 from tradewind.fleet import Fleet
 from tradewind.state import State
 from tradewind.store.region_store import RegionStore
@@ -17,9 +22,10 @@ from tradewind.task import (
     Record,
     Release,
     RetryAt,
+    Settled,
     Settlement,
 )
-from worker.patience import lasting
+from worker.patience import Patience, lasting
 from worker.settler import Settler
 from worker.slot import Slot
 
@@ -164,3 +170,45 @@ async def test_a_fault_of_ours_at_one_batch_holds_up_neither_the_next_nor_the_wo
         await settler.idle()
     running.cancel()
     assert (said, settler.backlog, parts.guard.held) == ([second.task_id], 0, 0)
+
+
+class HalfMoved:
+    """A store one of whose tasks lies in a partition that moves, until that is over."""
+
+    def __init__(self, store: RegionStore, task_id: str) -> None:
+        self._store, self._task_id = store, task_id
+        self.over = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def finish(self, items: Sequence[Finish]) -> list[Settled | StoreError]:
+        answers: list[Settled | StoreError] = []
+        for item in items:
+            if item.claim.task_id == self._task_id and not self.over:
+                answers.append(StoreMoving("eu-west", PLACE))
+            else:
+                answers += await self._store.finish([item])
+        return answers
+
+
+async def test_what_ended_in_a_partition_that_moves_waits_alone_and_is_sent_again(
+    home: RegionStore, one_region: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def wait(_: Patience) -> None:
+        raise AssertionError("the others wait, too")
+
+    monkeypatch.setattr(Patience, "wait", wait)
+    first, *others = await claims(home, 6)
+    store = HalfMoved(home, first.task_id)
+    ends = [Finish(claim, b"1", "application/json", KEEP_MS) for claim in (first, *others)]
+    async with settler_of(store, one_region) as (settler, said):  # pyright: ignore[reportArgumentType] - the store, and a fault
+        settler.put(ends[:1])
+        for number, end in enumerate(ends[1:], 1):
+            settler.put([end])
+            await until(lambda number=number: len(said) == number, "it has been sent")
+        assert settler.backlog == 1
+        store.over = True
+        async with asyncio.timeout(10):
+            await settler.idle()
+    assert said == dict.fromkeys([end.claim.task_id for end in ends], "completed")
