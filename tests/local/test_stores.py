@@ -180,7 +180,7 @@ def test_a_cluster_that_moves_keeps_ids_roles_and_slots() -> None:
 
 
 def test_a_nodes_conf_of_nobody_is_one_sentence() -> None:
-    with pytest.raises(LocalSetupError, match="of eu-west.1 does not say which node it is"):
+    with pytest.raises(LocalSetupError, match=r"of eu-west\.1 does not say which node it is"):
         cluster_files.port_in("vars currentEpoch 3 lastVoteEpoch 0\n", store(cluster=True).nodes[0])
 
 
