@@ -84,6 +84,7 @@ def test_a_sound_region_needs_nothing_and_is_left_as_it_was(
     assert said.err == ""
     assert "1 region: nothing to mend." in said.out
     assert "noeviction" in said.out
+    assert not said.out.splitlines()[1].rstrip().endswith("at"), "one server: nothing to name"
     assert sound.dbsize() == 0, "it leaves no identity, as routers and workers do"
 
 
@@ -156,6 +157,14 @@ def test_a_key_that_nobody_would_remove_is_found_among_those_that_live(
     sound.zadd(keys.leases, {an_id(): 1})
     sound.set(keys.memory(an_id()), "in 2")
     assert doctor(config)["eu-west"]["keys"].startswith("3 keys without owner")
+
+
+def test_a_count_that_is_no_number_is_left_to_those_who_mend_it(
+    doctor: Doctor, redis_server: RedisProcess, sound: Any, tmp_path: Path
+) -> None:
+    asyncio.run(used([redis_server.port]))
+    sound.hset(keys_at(3).counts, mapping={"P": "many", "d:mail": "1.5"})
+    assert doctor(a_file(tmp_path, at(redis_server.port)))["eu-west"] == {}
 
 
 def test_another_regions_redis_is_told_apart(

@@ -312,7 +312,7 @@ OFTEN = ["enqueue", "claim", "claim", "settle", "settle"]
 LENGTH = 60
 
 
-LONG = [pytest.param(seed, marks=pytest.mark.chaos) for seed in range(100, 500)]
+LONG = [pytest.param(seed, marks=pytest.mark.long) for seed in range(100, 500)]
 
 
 @pytest.mark.parametrize("seed", [*range(6), *LONG])

@@ -93,6 +93,14 @@ async def test_an_empty_partition_is_one_empty_page(store: AnyStore) -> None:
     assert await store.dead_page(PLACE, after="", limit=10) == ([], "")
 
 
+async def test_what_workers_put_aside_is_counted_by_queue_and_handler(store: AnyStore) -> None:
+    for place in (0, 5):
+        await stored(store, a_task(an_id(place), name="other"))
+        await stored(store, a_task(an_id(place)))
+        await claim_batch(store, place=place)
+    assert await store.parked() == {("mail", "other"): 2}
+
+
 async def test_counts_and_totals_span_all_partitions(store: AnyStore) -> None:
     for place in (0, 5, 15):
         for priority in Priority:

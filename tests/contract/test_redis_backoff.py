@@ -11,8 +11,8 @@ import redis
 from tests.conftest import fleet_at
 from tests.harness.patience import until
 from tests.redis_keys import connected
-from tests.scripts.world import a_task, record_of
-from tradewind.errors import StoreUnavailable
+from tests.scripts.world import a_task, keys_at, record_of
+from tradewind.errors import IdentityMismatch, StoreUnavailable
 from tradewind.local.freeports import free_ports
 from tradewind.local.scratch import RedisProcess
 from tradewind.state import State
@@ -124,9 +124,10 @@ async def test_a_replica_that_has_lost_its_primary(own: RegionStore, raw: Any) -
     await is_stored_once_it_passes(own, lambda: raw.replicaof("NO", "ONE"))
 
 
-async def test_a_server_that_loads_its_data(
-    own: RegionStore, own_redis: RedisProcess, raw: Any
-) -> None:
+async def restarts_slowly(
+    store: RegionStore, own_redis: RedisProcess, raw: Any
+) -> "asyncio.Task[None]":
+    """Killed and started, it has loaded its data when the task ends; that has not yet."""
     with raw.pipeline(transaction=False) as pipe:
         for number in range(1_000):
             pipe.set(f"filler:{number}", "x", ex=600)
@@ -139,8 +140,26 @@ async def test_a_server_that_loads_its_data(
     loading = asyncio.create_task(asyncio.to_thread(own_redis.start))
 
     async def says_so() -> bool:
-        (refusal,), _ = await own.enqueue([a_task()], timeout_s=0.2)
+        (refusal,), _ = await store.enqueue([a_task()], timeout_s=0.2)
         return isinstance(refusal, StoreUnavailable) and refusal.cause == "still loading its data"
 
     await until(says_so, "it is loading")
+    return loading
+
+
+async def test_a_server_that_loads_its_data(
+    own: RegionStore, own_redis: RedisProcess, raw: Any
+) -> None:
+    loading = await restarts_slowly(own, own_redis, raw)
     await is_stored_once_it_passes(own, lambda: loading)
+
+
+async def test_a_server_that_loads_what_is_not_ours_is_refused_though_it_could_not_tell_at_first(
+    own: RegionStore, own_redis: RedisProcess, raw: Any
+) -> None:
+    for place in range(own.partitions):  # nobody looks as long as the connection lasts
+        raw.hset(keys_at(place).identity, "deployment", "another")
+    loading = await restarts_slowly(own, own_redis, raw)
+    (refusal,), _ = await own.enqueue([a_task()], timeout_s=PATIENCE_S)
+    assert isinstance(refusal, IdentityMismatch)
+    await loading

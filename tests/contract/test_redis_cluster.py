@@ -103,7 +103,7 @@ async def failovers(nodes: list[RedisProcess], times: int) -> None:
 
 @pytest.mark.parametrize(
     "times",
-    [3, pytest.param(50, marks=[pytest.mark.chaos, pytest.mark.timeout(1800)])],
+    [3, pytest.param(50, marks=[pytest.mark.long, pytest.mark.timeout(1800)])],
 )
 async def test_after_failovers_there_are_as_many_connections_as_before(
     nodes: list[RedisProcess], monkeypatch: pytest.MonkeyPatch, times: int
@@ -112,7 +112,7 @@ async def test_after_failovers_there_are_as_many_connections_as_before(
     await failovers(nodes, times)
 
 
-@pytest.mark.chaos  # in short, and with much more around it, it is case C09
+@pytest.mark.long  # in short, and with much more around it, it is case C09
 async def test_a_primary_that_is_dead_is_left_for_its_replica(nodes: list[RedisProcess]) -> None:
     async with opened([node.port for node in nodes]) as store:
         ids = [await eventually_stored(store, place) for place in PLACES]

@@ -19,6 +19,7 @@ from tests.scripts.world import (
     a_task,
     claim_batch,
     claimed,
+    client_of,
     keys_at,
     outcome,
     record_of,
@@ -154,6 +155,32 @@ async def test_a_refused_connection_is_a_definite_refusal(
     answers = [await outcome(own, a_task()) for _ in range(3)]
     assert isinstance(answers[-1], StoreUnavailable)
     assert not answers[-1].sent
+
+
+@pytest.mark.parametrize("what", ["enqueue", "probe", "read", "wait"])
+async def test_whatever_finds_no_connection_has_the_map_asked_for_anew(
+    own: RegionStore, own_redis: RedisProcess, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Or a replica that has taken over would not be found before the map's own time comes."""
+    task = await stored(own)
+    nodes, doubts = client_of(own).nodes, list[str]()
+    own_redis.kill()
+    with pytest.raises(StoreUnavailable):
+        await nodes.link_to(nodes.address(0)).call([["PING"]], timeout_s=SOON_S)
+    monkeypatch.setattr(nodes, "doubt", lambda: doubts.append(what))
+    match what:
+        case "enqueue":
+            assert isinstance(await outcome(own, a_task()), StoreUnavailable)
+        case "read":
+            with pytest.raises(StoreUnavailable):
+                await own.read(task.task_id)
+        case "wait":
+            with pytest.raises(StoreUnavailable):
+                await own.wait(["mail"], range(16), timeout_s=SOON_S)
+        case _:
+            with pytest.raises(StoreUnavailable):
+                await own.probe()
+    assert doubts
 
 
 async def test_an_emptied_script_cache_goes_unnoticed(store: RegionStore, raw: Any) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import fleet_at
 from tests.redis_keys import connected
 from tests.scripts.world import PLACE, a_task, stored
+from tradewind.errors import StoreError
 from tradewind.local.redis_server import find_server
 from tradewind.local.scratch import RedisProcess, redis_process
 from tradewind.store import seals
@@ -66,6 +67,18 @@ async def test_those_who_ask_together_share_one_wait_for_the_disk(
     assert calls(primary, "waitaof") == 1
     assert await store.seal(PLACE)
     assert calls(primary, "waitaof") == 2, "what was written since is another matter"
+
+
+@pytest.mark.skipif(find_server().version < (7, 2), reason="WAITAOF came with 7.2")
+@pytest.mark.parametrize("primary", [["--appendfsync", "always"]], indirect=True)
+async def test_a_node_whose_log_was_switched_off_is_asked_anew_after_one_refusal(
+    primary: RedisProcess, store: RegionStore
+) -> None:
+    assert await store.seal(PLACE)
+    connected(primary.port).config_set("appendonly", "no")
+    with pytest.raises(StoreError):
+        await store.seal(PLACE)
+    assert await store.seal(PLACE)
 
 
 async def test_a_replica_that_hangs_is_not_taken_for_one_that_has_it(

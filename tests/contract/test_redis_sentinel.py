@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -131,8 +131,8 @@ async def test_a_service_that_no_sentinel_knows_says_what_to_do(
 
 
 @asynccontextmanager
-async def one_that_names(port: int, after_s: float = 0) -> AsyncGenerator[int]:
-    """A Sentinel of the test's own, for which the primary is on `port`; gives where it listens."""
+async def one_that_says(said: bytes, after_s: float = 0) -> AsyncGenerator[int]:
+    """A Sentinel of the test's own, with its answer; gives the port on which it listens."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         commands = hiredis.Reader()
@@ -141,12 +141,31 @@ async def one_that_names(port: int, after_s: float = 0) -> AsyncGenerator[int]:
             while command := commands.gets():
                 is_asked = command[0] == b"SENTINEL"
                 await asyncio.sleep(after_s if is_asked else 0)
-                said = f"*2\r\n$9\r\n127.0.0.1\r\n${len(str(port))}\r\n{port}\r\n"
-                writer.write(said.encode() if is_asked else b"+OK\r\n")
+                writer.write(said if is_asked else b"+OK\r\n")
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1") as server:
         yield server.sockets[0].getsockname()[1]
+
+
+def one_that_names(port: int, after_s: float = 0) -> AbstractAsyncContextManager[int]:
+    """For which the primary is on `port`."""
+    said = f"*2\r\n$9\r\n127.0.0.1\r\n${len(str(port))}\r\n{port}\r\n"
+    return one_that_says(said.encode(), after_s)
+
+
+async def test_what_is_no_sentinel_is_told_so_and_stands_in_nobody_s_way(
+    watched: Watched, sentinel_ports: list[int]
+) -> None:
+    server = watched.primary.port
+    async with one_that_says(b"+OK\r\n") as stranger:
+        for wrong in (server, stranger):
+            async with opened([wrong]) as store:
+                assert await refusal(store) == (
+                    "it is no Sentinel: correct `sentinel` in regions.yaml"
+                )
+        async with opened([stranger, server, sentinel_ports[0]]) as store:
+            assert isinstance(await outcome(store, a_task()), Stored)
 
 
 async def test_a_sentinel_that_was_cut_off_is_outvoted_though_it_is_the_fastest(

@@ -19,6 +19,7 @@ from tests.scripts.world import (
 )
 from tradewind.errors import StoreError, StoreUnavailable
 from tradewind.local.scratch import cluster_nodes
+from tradewind.store import waits as waits_module
 from tradewind.store.region_store import RegionStore
 from tradewind.task import Claim, Crash, Release
 
@@ -283,3 +284,33 @@ async def lost(store: RegionStore, place: int) -> list[bool]:
     """Whether what cannot be stored there is said to be a part of what could."""
     outcomes, _ = await store.enqueue([a_task(an_id(place))], timeout_s=SOON_S)
     return [each.partly for each in outcomes if isinstance(each, StoreUnavailable)]
+
+
+@pytest.mark.parametrize(("idle_s", "kept"), [(1_000.0, True), (0.0, False)])
+async def test_a_connection_that_was_idle_for_long_is_not_waited_on(
+    store: RegionStore,
+    raw: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    idle_s: float,
+    kept: bool,
+) -> None:
+    """It may be half-open by now, and a wait on it deaf."""
+    monkeypatch.setattr(waits_module, "_IDLE_S", idle_s)
+
+    async def connection() -> str:
+        wait = waiting(store, partitions=[3])
+        await blocked(raw, 1)
+        (client,) = [c for c in clients(raw) if c["cmd"] == "blpop"]
+        task = await stored(store)
+        assert await soon(wait) == 3
+        await claimed(store, task)
+        return client["id"]
+
+    assert (await connection() == await connection()) is kept
+
+
+def clients(raw: Any) -> list[dict[str, str]]:
+    if not _is_cluster(raw):
+        return raw.client_list()
+    each: dict[str, list[dict[str, str]]] = raw.client_list(target_nodes="primaries")
+    return [client for clients in each.values() for client in clients]

@@ -67,7 +67,7 @@ async def _look(
 ) -> "list[tuple[RegionFacts, list[Finding]]]":
     """Look at the regions side by side."""
     from tradewind.clock import SystemClock  # noqa: PLC0415 - as above
-    from tradewind.doctor import examine, needs_of  # noqa: PLC0415
+    from tradewind.doctor import examine, needs_of, side_by_side  # noqa: PLC0415
     from tradewind.store.checkup import check_up  # noqa: PLC0415
     from tradewind.store.identity import FORMAT, OLDEST_FORMAT  # noqa: PLC0415
 
@@ -75,7 +75,13 @@ async def _look(
     clock = SystemClock()
     async with slow("Still waiting for an answer of every region."):
         facts = await asyncio.gather(*(check_up(region, fleet, clock) for region in chosen))
-    return [(region, examine(region, needs)) for region in facts]
+    servers = [  # of Sentinels these are not known
+        address
+        for region in fleet.regions.values()
+        if region.redis.kind != "sentinel"
+        for address in region.redis.nodes
+    ]
+    return [(region, examine(region, needs)) for region in side_by_side(facts, servers)]
 
 
 def _as_json(region: "RegionFacts", findings: "list[Finding]") -> dict[str, Any]:

@@ -42,11 +42,15 @@ def print_report(out: Console, report: Report) -> None:
 
 def findings_sheet(region: RegionFacts, findings: Sequence[Finding]) -> Sheet:
     """Give a row for each finding, and under it what it means and what mends it."""
-    made = Sheet(Column(""), Column("check"), Column("found", folds=True), Column("at", folds=True))
     everywhere = {node.address for node in region.nodes}
-    for finding in findings:
+    places = [
+        "" if set(finding.nodes) == everywhere else ", ".join(finding.nodes) for finding in findings
+    ]
+    columns = (Column(""), Column("check"), Column("found", folds=True))
+    has_places = any(places)  # a single server needs no naming at each row
+    made = Sheet(*columns, *([Column("at", folds=True)] if has_places else []))
+    for finding, place in zip(findings, places, strict=True):
         is_well = finding.severity is Severity.OK
-        at = "" if set(finding.nodes) == everywhere else ", ".join(finding.nodes)
         below: list[Text | str] = []
         if not is_well:
             below = [show.text(each) for each in (finding.means, finding.advice) if each]
@@ -55,7 +59,7 @@ def findings_sheet(region: RegionFacts, findings: Sequence[Finding]) -> Sheet:
             Text(finding.severity.name.lower(), _STYLES[finding.severity]),
             show.text(finding.check),
             show.text(finding.found, _QUIET if is_well else ""),
-            show.text(at),
+            *([show.text(place)] if has_places else []),
             below=below,
         )
     return made

@@ -13,6 +13,7 @@ from tradewind.doctor.facts import (
     Watcher,
 )
 from tradewind.doctor.findings import Finding, Needs, Severity, needs_of, together, worst
+from tradewind.doctor.machines import side_by_side
 from tradewind.doctor.node import node_findings
 from tradewind.doctor.region import region_findings
 
@@ -29,6 +30,7 @@ __all__ = [
     "Watcher",
     "examine",
     "needs_of",
+    "side_by_side",
     "together",
     "worst",
 ]

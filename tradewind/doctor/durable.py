@@ -71,7 +71,7 @@ def _disk(node: NodeFacts, needs: Needs) -> Iterator[Finding]:
         )
     yield from _background(node, has_snapshots=bool(saves))
     if needs.fsync and node.is_primary:
-        yield _fsync(node, needs.fsync, fsync if has_log else "no")
+        yield _fsync(node, needs.fsync, fsync, has_log=has_log)
 
 
 def _background(node: NodeFacts, *, has_snapshots: bool) -> Iterator[Finding]:
@@ -99,10 +99,15 @@ def _background(node: NodeFacts, *, has_snapshots: bool) -> Iterator[Finding]:
     )
 
 
-def _fsync(node: NodeFacts, queues: tuple[str, ...], syncs: str) -> Finding:
+def _fsync(node: NodeFacts, queues: tuple[str, ...], syncs: str, *, has_log: bool) -> Finding:
     told = f"wanted by {several(queues)}"
-    if syncs == "always" or (syncs != "no" and node.version >= WAITAOF):
+    can_wait = node.version >= WAITAOF
+    is_synced = syncs == "always" or (syncs != "no" and can_wait)
+    if has_log and is_synced:
         return at(node, OK, "durability fsync", told)
+    mend = () if has_log else ("CONFIG SET appendonly yes",)
+    if not is_synced:
+        mend = (*mend, f"CONFIG SET appendfsync {'everysec' if can_wait else 'always'}")
     return at(
         node,
         ERROR,
@@ -110,7 +115,7 @@ def _fsync(node: NodeFacts, queues: tuple[str, ...], syncs: str) -> Finding:
         told,
         "it needs an AOF that it syncs, and Redis 7.2 or `appendfsync always`: "
         "this region is refused for these queues",
-        ("CONFIG SET appendonly yes", "CONFIG SET appendfsync always"),
+        mend,
     )
 
 
@@ -136,8 +141,10 @@ def _replicas(node: NodeFacts, needs: Needs) -> Iterator[Finding]:
             ERROR,
             "durability replica",
             f"wanted by {several(needs.replica)}",
-            "without a replica that is online no task of these queues is confirmed",
-            advice="add a replica: REPLICAOF HOST PORT there, CLUSTER REPLICATE in a Cluster",
+            "it needs a replica that is online: this region is refused for these queues",
+            advice="the replica that it has counts once it is online: one that syncs soon is"
+            if lost
+            else "add a replica: REPLICAOF HOST PORT there, CLUSTER REPLICATE in a Cluster",
         )
     if "min-replicas-to-write" in node.config:
         yield from _least(node, len(online))

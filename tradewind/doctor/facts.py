@@ -28,6 +28,8 @@ class NodeFacts:
     pings_ms: tuple[float, ...] = ()
     skew_ms: float = 0.0  # its clock - ours, by the fastest ping
     skew_error_ms: float = 0.0  # half of that ping: it may be so much more or less
+    servers: int = 1  # at its host, as far as is known: they share the memory of the machine
+    others_limit: int = 0  # the sum of maxmemory of the others there, bytes
 
     @property
     def is_primary(self) -> bool:

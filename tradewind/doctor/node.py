@@ -86,7 +86,9 @@ def _memory(node: NodeFacts) -> Iterator[Finding]:
     used, most = node.number("used_memory"), node.number("maxmemory")
     machine = node.number("total_system_memory")
     told = f"{size(used)} used of {size(most)}" if most else f"{size(used)} used, no limit"
-    wanted = f"CONFIG SET maxmemory {_rounded(machine)}"
+    share = int(MAX_SHARE * machine) // node.servers
+    wanted = f"CONFIG SET maxmemory {_rounded(share)}"
+    shared = f"its even share: {node.servers} servers are on its host" if node.servers > 1 else ""
     if not most:
         yield at(
             node,
@@ -95,6 +97,7 @@ def _memory(node: NodeFacts) -> Iterator[Finding]:
             told,
             "it grows until the kernel ends it, instead of refusing new work in time",
             (wanted,) if machine else ("CONFIG SET maxmemory 768mb",),
+            advice=shared if machine else "",
         )
     elif used >= most:
         yield at(
@@ -114,14 +117,16 @@ def _memory(node: NodeFacts) -> Iterator[Finding]:
             "nearly full: then it refuses new work",
             advice="add workers, shorten retention, raise maxmemory, or add a primary",
         )
-    elif machine and most > MAX_SHARE * machine:
+    elif machine and most > share and most + node.others_limit > MAX_SHARE * machine:
+        beside = f", {size(node.others_limit)} for others there" if node.others_limit else ""
         yield at(
             node,
             WARNING,
             "memory",
-            f"{told}, on a machine of {size(machine)}",
+            f"{told}, on a machine of {size(machine)}{beside}",
             "rewriting the log copies pages that change, and work under way may exceed the limit",
             (wanted,),
+            advice=shared,
         )
     else:
         yield at(node, OK, "memory", told)
@@ -137,9 +142,9 @@ def _memory(node: NodeFacts) -> Iterator[Finding]:
         )
 
 
-def _rounded(machine: int) -> str:
-    """Three quarters of a machine, as redis.conf spells it."""
-    return f"{max(int(MAX_SHARE * machine) // _ROUND, 1) * _ROUND // MIB}mb"
+def _rounded(share: int) -> str:
+    """What of a machine it may have, as redis.conf spells it."""
+    return f"{max(share // _ROUND, 1) * _ROUND // MIB}mb"
 
 
 def _connections(node: NodeFacts) -> Iterator[Finding]:

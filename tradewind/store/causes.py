@@ -13,6 +13,7 @@ _CAUSES: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     ((socket.gaierror,), "its host name is unknown"),
     ((ssl.SSLCertVerificationError,), "its certificate is not trusted"),
     ((ssl.SSLError,), "TLS failed"),
+    ((redis_errors.InvalidResponse,), "what answers there is no Redis"),
 )
 # What a Redis says to whoever it does not let in, in words that redis-py has no class for.
 _SAID = {

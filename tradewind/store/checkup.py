@@ -33,6 +33,7 @@ from tradewind.store.topology import primary_address
 
 ASK_TIMEOUT_S: Final = 5.0
 PINGS: Final = 21
+PINGS_S: Final = 2.0  # for all of them: a slow node gets fewer
 _SETTINGS: Final = (
     *("save", "appendfsync", "min-replicas-to-write", "hash-max-listpack-value"),
     *("cluster-require-full-coverage", "stop-writes-on-bgsave-error"),
@@ -54,6 +55,7 @@ class _Seen:
 
     place: Place
     facts: NodeFacts | None = None
+    partitions: Sequence[PartitionFacts] = ()  # that it serves
     cause: str = ""
 
 
@@ -93,8 +95,7 @@ class _Visit:
         serving = [each for each in seen if each.facts is not None and each.facts.is_primary]
         if not serving:
             return region
-        partitions = await asyncio.gather(*(self._partitions(each.place) for each in serving))
-        known = {one.number: one for some in partitions for one in some}
+        known = {one.number: one for each in serving for one in each.partitions}
         return replace(
             region,
             partitions=tuple(
@@ -113,17 +114,26 @@ class _Visit:
         if target.kind != "cluster":
             return [Place(address) for address in target.nodes[:1]]
         failure: StoreError = StoreUnavailable(self._region.name, "no node is named", sent=False)
-        for address in target.nodes:
-            try:
-                (shards,) = await self._ask(address, [["CLUSTER", "SHARDS"]])
-            except StoreError as error:
-                failure = error
-                continue
-            if isinstance(shards, list):
-                return cluster_places(
-                    cast("list[Any]", shards), asked=address, tls=target.tls is not None
-                )
-            failure = StoreUnavailable(self._region.name, "it is no Cluster", sent=False)
+        asking = {  # side by side: many that are silent take no longer than one
+            address: asyncio.create_task(self._ask(address, [["CLUSTER", "SHARDS"]]))
+            for address in target.nodes
+        }
+        try:
+            for address, task in asking.items():
+                try:
+                    (shards,) = await task
+                except StoreError as error:
+                    failure = error
+                    continue
+                if isinstance(shards, list):
+                    return cluster_places(
+                        cast("list[Any]", shards), asked=address, tls=target.tls is not None
+                    )
+                failure = StoreUnavailable(self._region.name, "it is no Cluster", sent=False)
+        finally:
+            for task in asking.values():
+                task.cancel()
+            await asyncio.gather(*asking.values(), return_exceptions=True)
         raise failure
 
     async def _watchers(self) -> tuple[Watcher, ...]:
@@ -152,23 +162,24 @@ class _Visit:
             if isinstance(info, Exception):
                 return _Seen(place, cause="its login may not read INFO")
             pings_ms, skew_ms = await self._pings(address)
+            facts = NodeFacts(
+                address,
+                _lines(cast("bytes", info)),
+                _pairs(config),
+                pings_ms=tuple(pings_ms),
+                skew_ms=skew_ms,
+                skew_error_ms=min(pings_ms) / 2,
+            )
+            partitions = await self._partitions(place) if facts.is_primary else ()
         except StoreUnavailable as error:
             return _Seen(place, cause=error.cause)
-        facts = NodeFacts(
-            address,
-            _lines(cast("bytes", info)),
-            _pairs(config),
-            pings_ms=tuple(pings_ms),
-            skew_ms=skew_ms,
-            skew_error_ms=min(pings_ms) / 2,
-        )
-        return _Seen(place, facts)
+        return _Seen(place, facts, partitions)
 
     async def _pings(self, address: str) -> tuple[list[float], float]:
         """How long each took, ms, and the node's clock less ours by the fastest."""
         pings_ms: list[float] = []
         skew_ms = 0.0
-        for _ in range(PINGS):
+        while len(pings_ms) < PINGS and sum(pings_ms) <= PINGS_S * SECOND_MS:
             asked_s, now_ms = time.perf_counter(), self._clock.now_ms()
             (told,) = await self._ask(address, [["TIME"]])
             took_ms = (time.perf_counter() - asked_s) * SECOND_MS
@@ -180,17 +191,14 @@ class _Visit:
         return pings_ms, skew_ms
 
     async def _partitions(self, place: Place) -> list[PartitionFacts]:
-        """Those that a primary serves."""
+        """Those that a primary serves. Raises StoreUnavailable."""
         held = [number for number, keys in enumerate(self._keys) if place.serves(keys.identity)]
         asked = [
             ["HGETALL", key]
             for number in held
             for key in (self._keys[number].identity, self._keys[number].counts)
         ]
-        try:
-            answers = [_pairs(answer) for answer in await self._ask(place.address, asked)]
-        except StoreError:
-            return []
+        answers = [_pairs(answer) for answer in await self._ask(place.address, asked)]
         return [
             _partition(number, place.address, identity, counts)
             for number, identity, counts in zip(held, answers[::2], answers[1::2], strict=True)
@@ -198,13 +206,12 @@ class _Visit:
 
     async def _other_partitions(self, serving: Sequence[Place]) -> int:
         """With which other number of partitions it is in use: its tasks lie under other tags."""
-        for number in SUPPORTED:
-            key = partition_keys(number)[0].identity
-            for place in serving:
-                if number == self._fleet.partitions or not place.serves(key):
-                    continue
-                with contextlib.suppress(StoreError):
-                    (said,) = await self._ask(place.address, [["HGET", key, "partitions"]])
+        others = [number for number in SUPPORTED if number != self._fleet.partitions]
+        firsts = [partition_keys(number)[0].identity for number in others]
+        for place in serving:
+            asked = [["HGET", key, "partitions"] for key in firsts if place.serves(key)]
+            with contextlib.suppress(StoreError):
+                for said in await self._ask(place.address, asked):
                     if isinstance(said, bytes) and said.isdigit():
                         return int(said)
         return 0
@@ -248,11 +255,11 @@ def _silent(seen: _Seen) -> SilentNode:
 def _partition(
     number: int, node: str, identity: Mapping[str, str], counts: Mapping[str, str]
 ) -> PartitionFacts:
-    sums = {"ready": int(counts.get("P", 0)), "s": 0, "f": 0, "m": 0, "r": 0, "d": 0}
+    sums = {"ready": _number(counts.get("P", "")), "s": 0, "f": 0, "m": 0, "r": 0, "d": 0}
     for field, tasks in counts.items():
         kind, colon, _ = field.partition(":")
         if colon and kind in sums:
-            sums[kind] += int(tasks)
+            sums[kind] += _number(tasks)
     return PartitionFacts(
         number,
         node,
@@ -261,6 +268,11 @@ def _partition(
         running=sums["r"],
         dead=sums["d"],
     )
+
+
+def _number(text: str) -> int:
+    """A count; one that is damaged is 0 until the reconcile sweep has counted anew."""
+    return int(text) if text.removeprefix("-").isdecimal() else 0
 
 
 def _lines(info: bytes) -> dict[str, str]:

@@ -125,7 +125,11 @@ class _Seal:
         there = {place: keys for place, keys in wanted.items() if keys}
         asked: list[Command] = [["EXISTS", *keys] for keys in there.values()]
         marked = [self._mark(partition), *waits] if waits else []
-        said = await self._said(link, partition, [*asked, *marked], may_fail=len(asked))
+        try:
+            said = await self._said(link, partition, [*asked, *marked], may_fail=len(asked))
+        except StoreError:
+            self._looked_s = -math.inf  # as below; or it refused to wait, run in another way by now
+            raise
         if not all(map(durability.reached, said[len(asked) + 1 :])):
             self._looked_s = -math.inf  # perhaps the node is not what it was
             return ()

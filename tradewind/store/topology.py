@@ -22,6 +22,7 @@ from tradewind.store.shards import Place, cluster_places, slot_places
 
 ASK_TIMEOUT_S: Final = 2.0  # of one node: connect, TLS, and answer
 HEAD_START_S: Final = 0.1  # of one node before the next; a dead one must not hold up the others
+_NO_SENTINEL: Final = "it is no Sentinel: correct `sentinel` in regions.yaml"
 
 Ask = Callable[[str, Sequence[Command]], Awaitable[list[Reply]]]
 Answer = TypeVar("Answer")
@@ -83,14 +84,17 @@ class _Cluster:
     async def _view(self, address: str) -> _View:
         shards, info = await self._ask(address, [["CLUSTER", "SHARDS"], ["CLUSTER", "INFO"]])
         is_whole = not isinstance(info, bytes) or b"cluster_state:fail" not in info
+        places: list[Place] = []
         if isinstance(shards, list):
             tls = self._region.redis.tls is not None
-            return _View(
-                cluster_places(cast("list[Any]", shards), asked=address, tls=tls), is_whole
-            )
+            places = cluster_places(cast("list[Any]", shards), asked=address, tls=tls)
+            if all(place.is_sure for place in places):
+                return _View(places, is_whole)
         (slots,) = await self._ask(address, [["CLUSTER", "SLOTS"]])
         if isinstance(slots, list):
             return _View(slot_places(cast("list[Any]", slots), asked=address), is_whole)
+        if places:  # it may not be asked: better than nothing
+            return _View(places, is_whole)
         cause = "it is no Cluster: name it as redis://HOST:PORT in regions.yaml"
         if isinstance(slots, Exception) and "cluster support disabled" not in str(slots):
             cause = cause_of(slots)
@@ -152,11 +156,16 @@ async def _told(region: str, target: RedisTarget, address: str) -> str | None:
         except redis_errors.AuthenticationError:
             reply = await _reply(target, address, question, login=False)
     except (OSError, TimeoutError, redis_errors.RedisError) as error:
+        if "unknown command" in str(error):
+            raise StoreUnavailable(region, _NO_SENTINEL, sent=False) from None
         raise StoreUnavailable(region, f"of a Sentinel: {cause_of(error)}", sent=False) from None
-    if reply is None:
-        return None
-    host, port = (part.decode() for part in reply)
-    return f"{host}:{port}"
+    match reply:
+        case None:
+            return None
+        case [bytes(host), bytes(port)]:
+            return f"{host.decode()}:{port.decode()}"
+        case _:
+            raise StoreUnavailable(region, _NO_SENTINEL, sent=False)
 
 
 async def _reply(target: RedisTarget, address: str, question: Command, *, login: bool) -> Any:

@@ -20,7 +20,6 @@ from tradewind.doctor import (
     examine,
     needs_of,
     together,
-    worst,
 )
 from tradewind.fleet import Fleet, QueuePolicy, RedisTarget, Region
 
@@ -316,36 +315,6 @@ def test_what_is_wrong_is_found_alone_with_what_mends_it(
     assert help_ in " ".join((bad[0].means, bad[0].advice, *bad[0].mend))
     assert bad[0].means or severity is INFO, "people are told what follows from it"
     assert bad[0].mend or bad[0].advice or severity is INFO
-
-
-WANTS_DISK = replace(NEEDS, fsync=("orders",))
-DISKS: dict[str, tuple[NodeFacts, Severity]] = {
-    "an AOF that can be waited for": (a_node(), OK),
-    "an older Redis that syncs each write": (
-        a_node({"redis_version": "7.0.15"}, {"appendfsync": "always"}),
-        OK,
-    ),
-    "an older Redis that does not": (a_node({"redis_version": "7.0.15"}), ERROR),
-    "no AOF": (a_node({"aof_enabled": "0"}), ERROR),
-    "an AOF that is left to the system": (a_node(config={"appendfsync": "no"}), ERROR),
-}
-
-
-@pytest.mark.parametrize(("node", "severity"), DISKS.values(), ids=DISKS)
-def test_queues_that_want_their_tasks_on_disk_need_a_redis_that_can_tell(
-    node: NodeFacts, severity: Severity
-) -> None:
-    (found,) = (f for f in examine(a_region(node), WANTS_DISK) if f.check == "durability fsync")
-    assert (found.severity, found.found) == (severity, "wanted by orders")
-    assert not [f for f in examine(a_region(node), NEEDS) if f.check == "durability fsync"]
-
-
-def test_queues_that_want_a_replica_need_one_that_is_online() -> None:
-    wants = replace(NEEDS, replica=("orders", "carts"))
-    alone, kept = a_region(), a_region(a_node(WITH_REPLICA, GUARDED))
-    (missing,) = (f for f in examine(alone, wants) if f.severity is ERROR)
-    assert missing.found == "wanted by orders, carts"
-    assert worst(examine(kept, wants)) is OK
 
 
 def test_what_the_file_wants_is_read_off_it() -> None:
