@@ -37,7 +37,7 @@ test-all: .venv ## the test suite on every form and version of Redis (8.2 and 7.
 	@$(BIN)/python tools/test_all.py -n $(TEST_WORKERS)
 
 test-long: .venv ## the cases at full length: processes killed under load, floods (about an hour)
-	@$(BIN)/pytest -m chaos
+	@$(BIN)/pytest -m long
 
 chaos: .venv ## random faults under load, judged from outside: 8 minutes a seed (SEEDS=1-10)
 	@$(BIN)/python -m tests.chaos --seeds $(SEEDS)

@@ -35,6 +35,7 @@ def three(tmp_path: Path) -> Plan:
     return plan("hard-down", tmp_path / "regions.yaml", 3, 0.05)
 
 
+@pytest.mark.long
 async def test_who_takes_over_and_who_comes_back_is_as_the_simulator_says(
     three: Plan, tmp_path: Path
 ) -> None:

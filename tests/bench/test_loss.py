@@ -11,7 +11,7 @@ from bench.loss import CASES, Case, compiled, die_once
 SHORT = {case.name: replace(case, seconds=2.0) for case in CASES}
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.parametrize(
     "case", [c for c in SHORT.values() if c.durability != "memory"], ids=lambda c: c.name
 )
@@ -23,7 +23,7 @@ async def test_no_confirmed_task_is_lost(case: Case, tmp_path: Path) -> None:
     assert told["lost"] == 0
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 async def test_a_machine_takes_with_it_what_was_not_synced(tmp_path: Path) -> None:
     told = await die_once(SHORT["memory, AOF everysec: power"], tmp_path, compiled(tmp_path))

@@ -1,4 +1,4 @@
-"""How large a case is told: short in `make test`, at the length of its text in `make chaos`."""
+"""How large a case is told: short in `make test`, at the length of its text in `make test-long`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +30,7 @@ class Scale:
 
 
 def short_and_full(full_lease_s: float, *, timeout_s: float = 240) -> Any:
-    """Parametrise `scale`: lease 1 s, and the case's own lease marked chaos."""
+    """Parametrise `scale`: lease 1 s, and the case's own lease marked long."""
     return pytest.mark.parametrize(
         "scale",
         [
@@ -38,7 +38,7 @@ def short_and_full(full_lease_s: float, *, timeout_s: float = 240) -> Any:
             pytest.param(
                 Scale(full_lease_s, full=True),
                 id="full",
-                marks=[pytest.mark.chaos, pytest.mark.timeout(timeout_s)],
+                marks=[pytest.mark.long, pytest.mark.timeout(timeout_s)],
             ),
         ],
     )

@@ -16,7 +16,7 @@ from tradewind.state import State
 TASKS = 50
 BACK_WITHIN_S = 10.0  # the case's own bound, at full length
 SHORT = Scale(1.0, full=False).queue
-FULL = [pytest.mark.chaos, pytest.mark.timeout(240)]
+FULL = [pytest.mark.long, pytest.mark.timeout(240)]
 
 
 async def all_run_once(lab: Lab) -> float:

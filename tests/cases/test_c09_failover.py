@@ -20,7 +20,7 @@ from tradewind.local.scratch import RedisProcess, cluster_nodes, fail_over, is_p
 RATE = 50.0
 RESUMES_WITHIN_S = 15.0  # as the case has it
 PARTITIONS, PRIMARIES = 16, 3
-FULL = [pytest.mark.chaos, pytest.mark.timeout(300)]
+FULL = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ async def test_c09_scripts_that_are_gone_and_demoted_primaries_cost_nothing(
 
 
 @pytest.mark.cluster
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_c09_a_killed_primary_is_replaced_and_what_it_costs_is_counted(
     tmp_path: Path,

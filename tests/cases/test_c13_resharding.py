@@ -48,7 +48,7 @@ FULL = Move(64, 21, 5_000, FULL_PACE, quiet_s=10, workers=2, full=True)
     "move",
     [
         pytest.param(SHORT, id="short"),
-        pytest.param(FULL, id="full", marks=[pytest.mark.chaos, pytest.mark.timeout(600)]),
+        pytest.param(FULL, id="full", marks=[pytest.mark.long, pytest.mark.timeout(600)]),
     ],
 )
 async def test_c13_slots_move_and_nothing_is_lost_doubled_or_left_waiting(

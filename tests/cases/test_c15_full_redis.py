@@ -42,7 +42,7 @@ SIZES = [
     pytest.param(
         Size(6_000, 2_000, 10, 300.0),
         id="full",
-        marks=[pytest.mark.chaos, pytest.mark.timeout(900)],
+        marks=[pytest.mark.long, pytest.mark.timeout(900)],
     ),
 ]
 PADDING = 4 * KIB

@@ -57,7 +57,7 @@ class Size:
     waiting: int = 15_000
 
 
-FULL = [pytest.mark.chaos, pytest.mark.timeout(1_800)]
+FULL = [pytest.mark.long, pytest.mark.timeout(1_800)]
 SIZES = [
     pytest.param(Size(400, 10, MIB, 2, 45.0, near=1.25, waiting=100), id="short"),
     pytest.param(Size(100_000, 1_000, MIB, 60, 400.0), id="full", marks=FULL),

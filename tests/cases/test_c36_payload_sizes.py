@@ -169,7 +169,7 @@ async def flood(address: str, clients: int) -> AsyncGenerator[None]:
     ("clients", "submits"),
     [
         pytest.param(6, 10, id="short"),
-        pytest.param(50, 200, id="full", marks=[pytest.mark.chaos, pytest.mark.timeout(240)]),
+        pytest.param(50, 200, id="full", marks=[pytest.mark.long, pytest.mark.timeout(240)]),
     ],
 )
 async def test_c36_a_flood_of_too_much_leaves_others_and_memory_alone(

@@ -46,7 +46,7 @@ def series(page: str) -> dict[str, float]:
             2_000,
             600.0,
             id="full",
-            marks=[pytest.mark.chaos, pytest.mark.timeout(1_500)],
+            marks=[pytest.mark.long, pytest.mark.timeout(1_500)],
         ),
     ],
 )

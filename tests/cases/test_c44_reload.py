@@ -209,9 +209,9 @@ async def submitting(router: Router) -> AsyncGenerator[None]:
     [
         pytest.param(1, True, id="told by SIGHUP"),
         # Seen by the router itself, in 2 to 4 s each.
-        pytest.param(1, False, id="unasked", marks=[pytest.mark.chaos, pytest.mark.timeout(300)]),
+        pytest.param(1, False, id="unasked", marks=[pytest.mark.long, pytest.mark.timeout(300)]),
         pytest.param(
-            3, False, id="three processes", marks=[pytest.mark.chaos, pytest.mark.timeout(300)]
+            3, False, id="three processes", marks=[pytest.mark.long, pytest.mark.timeout(300)]
         ),
     ],
 )
@@ -276,7 +276,7 @@ def children_s() -> float:
 @pytest.mark.parametrize(
     "spoil",
     [
-        pytest.param(spoil, id=name, marks=[] if name == "a bomb" else [pytest.mark.chaos])
+        pytest.param(spoil, id=name, marks=[] if name == "a bomb" else [pytest.mark.long])
         for name, (spoil, _) in BAD.items()
     ],
 )

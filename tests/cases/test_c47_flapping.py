@@ -45,7 +45,7 @@ class Watched:
     failed: list[TradewindError] = field(default_factory=list[TradewindError])
 
 
-FULL = (pytest.mark.chaos, pytest.mark.timeout(600))
+FULL = (pytest.mark.long, pytest.mark.timeout(600))
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class Load:
         return 2 * self.tasks * self.seconds / sum(SLOTS.values())
 
 
-FULL = (pytest.mark.chaos, pytest.mark.timeout(300))
+FULL = (pytest.mark.long, pytest.mark.timeout(300))
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ async def test_c50_what_moves_inside_its_fence_is_never_seen_outside(world: Yard
         assert set(world.ledger.regions(receipt.task_id)) <= {"eu-west", "us-east"}
 
 
-@pytest.mark.chaos  # an order, what leaves by it, and its end take 10 s
+@pytest.mark.long  # an order, what leaves by it, and its end take 10 s
 async def test_c50_an_evacuation_takes_nothing_of_a_task_outside_its_fence(world: Yard) -> None:
     """What waits and what is dead, fenced in or not, is ordered out by way of a router outside."""
     here, there, outside = "eu-west", "us-east", "ap-south"
@@ -213,7 +213,7 @@ failover: {unserved_after: 1s, rescue_after: 3s}
 EU_PAIR = ("eu-west", "eu-north")
 
 
-@pytest.mark.chaos  # workers count as gone after 10 s, and first one region's are, then another's
+@pytest.mark.long  # workers count as gone after 10 s, and first one region's are, then another's
 @pytest.mark.timeout(240)
 async def test_c50_the_fence_holds_while_its_own_workers_are_gone(
     tmp_path: Path, ledger: Ledger

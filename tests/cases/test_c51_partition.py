@@ -48,7 +48,7 @@ SCALES = {
     "full": pytest.param(
         Scale(500, 0.2, 60.0, broken=10),
         id="full",
-        marks=[pytest.mark.chaos, pytest.mark.timeout(300)],
+        marks=[pytest.mark.long, pytest.mark.timeout(300)],
     ),
 }
 

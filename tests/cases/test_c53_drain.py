@@ -37,7 +37,7 @@ async def state_of(client: Client, region: str) -> str:
     "drained_s",
     [
         pytest.param(DUE_S + 1, id="short"),
-        pytest.param(30.0, id="full", marks=[pytest.mark.chaos, pytest.mark.timeout(180)]),
+        pytest.param(30.0, id="full", marks=[pytest.mark.long, pytest.mark.timeout(180)]),
     ],
 )
 async def test_c53_nothing_starts_after_a_drain_until_it_is_taken_back(

@@ -39,7 +39,7 @@ async def test_c59_each_task_ends_as_its_cancel_was_answered(world: Yard) -> Non
     await race(world, 200)
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_c59_at_full_length(eight_and_more: Yard) -> None:
     await race(eight_and_more, 2_000)

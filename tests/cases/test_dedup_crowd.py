@@ -21,7 +21,7 @@ CALLERS = 64
     "rounds",
     [
         pytest.param(5, id="short", marks=pytest.mark.timeout(120)),
-        pytest.param(200, id="full", marks=[pytest.mark.chaos, pytest.mark.timeout(1_200)]),
+        pytest.param(200, id="full", marks=[pytest.mark.long, pytest.mark.timeout(1_200)]),
     ],
 )
 @pytest.mark.parametrize("by", ["idempotency_key", "payload", "request_id"])

@@ -79,7 +79,7 @@ async def submit(client: Client, given: dict[str, Any]) -> Receipt:
     "kills",
     [
         pytest.param(6, id="short", marks=pytest.mark.timeout(300)),
-        pytest.param(500, id="full", marks=[pytest.mark.chaos, pytest.mark.timeout(3_600)]),
+        pytest.param(500, id="full", marks=[pytest.mark.long, pytest.mark.timeout(3_600)]),
     ],
 )
 async def test_c20_a_gateway_that_dies_within_a_submit_leaves_no_mark_without_a_task(

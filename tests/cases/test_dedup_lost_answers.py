@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240
 HOLD_S, DEADLINE_S, ATTEMPTS, AT_ONCE = 2.0, 0.5, 5, 100
 
 so_many = pytest.mark.parametrize(
-    "submits", [100, pytest.param(1_000, marks=pytest.mark.chaos)], ids=["short", "full"]
+    "submits", [100, pytest.param(1_000, marks=pytest.mark.long)], ids=["short", "full"]
 )
 
 

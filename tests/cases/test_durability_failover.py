@@ -40,7 +40,7 @@ class Ledger:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_no_task_that_a_replica_has_is_lost_with_its_primary(tmp_path: Path) -> None:
     with cluster_nodes(tmp_path, 3, ["--appendonly", "no"], replicas=1) as nodes:

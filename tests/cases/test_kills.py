@@ -27,9 +27,9 @@ TASKS = 300
 AT_ONCE = 24
 ATTEMPTS = 2
 
-one_seed_here_more_in_chaos = pytest.mark.parametrize(
+one_seed_here_more_at_length = pytest.mark.parametrize(
     "seed",
-    [1, *(pytest.param(seed, marks=pytest.mark.chaos) for seed in range(2, 12))],
+    [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 12))],
 )
 
 
@@ -127,7 +127,7 @@ def holds_after_a_kill(world: Yard, tasks: dict[str, TaskView]) -> None:
     assert set(ledger.count("done")) == set(tasks)
 
 
-@one_seed_here_more_in_chaos
+@one_seed_here_more_at_length
 async def test_a_killed_worker_loses_nothing(rough: Yard, seed: int) -> None:
     async with AsyncExitStack() as stays:
         work = await load(stays, rough, seed)
@@ -147,7 +147,7 @@ async def test_a_killed_worker_loses_nothing(rough: Yard, seed: int) -> None:
     assert all(task.crashes <= 1 for task in tasks.values())
 
 
-@one_seed_here_more_in_chaos
+@one_seed_here_more_at_length
 @pytest.mark.parametrize("keyed", [False, True], ids=["request_id", "idempotency_key"])
 async def test_a_killed_router_loses_nothing_and_a_repeat_is_no_second_task(
     rough: Yard, seed: int, keyed: bool
@@ -173,7 +173,7 @@ async def test_a_killed_router_loses_nothing_and_a_repeat_is_no_second_task(
     assert set(rough.ledger.count("start").values()) == {1}
 
 
-@one_seed_here_more_in_chaos
+@one_seed_here_more_at_length
 async def test_a_killed_courier_loses_nothing_of_what_it_was_moving(rough: Yard, seed: int) -> None:
     async with AsyncExitStack() as stays:
         work = await load(stays, rough, seed)
@@ -204,7 +204,7 @@ async def test_a_killed_courier_loses_nothing_of_what_it_was_moving(rough: Yard,
         assert len(starts) - starts.count("eu-west") == 1
 
 
-@one_seed_here_more_in_chaos
+@one_seed_here_more_at_length
 async def test_a_killed_redis_loses_nothing_that_was_accepted(rough: Yard, seed: int) -> None:
     """With `appendfsync always`: with everysec, Redis may answer before it has written.
 

@@ -118,8 +118,8 @@ CUTS = [Cut(*each) for each in (*product(LINKS, CUT_OFF, (5, 30)), *product(LINK
 
 
 def case(cut: Cut) -> Any:
-    """One in every run, all in chaos."""
-    marks = [pytest.mark.timeout(300), *([] if cut == SHORT else [pytest.mark.chaos])]
+    """One in every run, all at length."""
+    marks = [pytest.mark.timeout(300), *([] if cut == SHORT else [pytest.mark.long])]
     return pytest.param(cut, id=f"{cut.link}, {cut.how}, {cut.seconds:g} s", marks=marks)
 
 

@@ -13,7 +13,7 @@ from tradewind import ids
 from tradewind.limits import DAY_MS, SECOND_MS
 from tradewind.task import Priority
 
-FULL = [pytest.mark.chaos, pytest.mark.timeout(600)]
+FULL = [pytest.mark.long, pytest.mark.timeout(600)]
 LONGEST_CALL_MS = 100  # the case's own bounds, from here on
 LATE_S = 2.0
 

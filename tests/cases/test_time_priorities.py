@@ -22,7 +22,7 @@ EACH = 20  # low and normal ones
     [
         pytest.param(1, 3.0, False, id="short"),
         pytest.param(
-            20, 180.0, True, id="full", marks=[pytest.mark.chaos, pytest.mark.timeout(400)]
+            20, 180.0, True, id="full", marks=[pytest.mark.long, pytest.mark.timeout(400)]
         ),
     ],
 )

@@ -30,7 +30,7 @@ def by_attempt(lines: Sequence[Line]) -> dict[str, list[Line]]:
     ("attempts", "full"),
     [
         pytest.param(61, False, id="short"),
-        pytest.param(1_201, True, id="full", marks=[pytest.mark.chaos, pytest.mark.timeout(600)]),
+        pytest.param(1_201, True, id="full", marks=[pytest.mark.long, pytest.mark.timeout(600)]),
     ],
 )
 async def test_c27_the_wait_stays_between_base_and_cap_however_often_it_fails(
@@ -69,7 +69,7 @@ async def test_c27_the_wait_stays_between_base_and_cap_however_often_it_fails(
             16_000,
             True,
             id="full",
-            marks=[pytest.mark.chaos, pytest.mark.timeout(600)],
+            marks=[pytest.mark.long, pytest.mark.timeout(600)],
         ),
     ],
 )

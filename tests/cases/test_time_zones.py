@@ -100,7 +100,7 @@ WAYS: dict[str, Due] = {
     ("delay_s", "full"),
     [
         pytest.param(1.5, False, id="short"),
-        pytest.param(120.0, True, id="full", marks=[pytest.mark.chaos, pytest.mark.timeout(240)]),
+        pytest.param(120.0, True, id="full", marks=[pytest.mark.long, pytest.mark.timeout(240)]),
     ],
 )
 async def test_c30_a_task_starts_when_it_is_due_however_that_is_told(

@@ -15,7 +15,7 @@ from tests.harness.patience import until
 from tests.harness.yard import Yard
 from tradewind import Client, Receipt, TaskRequest
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
 TASKS, SECONDS = 150, 1.0  # what us-east takes of guests in ten seconds, and three rounds there
 

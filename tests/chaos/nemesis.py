@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 _RESHARD_S: Final = 20.0
 _SLOTS: Final = 2  # of those that hold a partition
 _PACE: Final = Pace(keys=2, keys_s=0.01)  # some hundred keys: a second or two
+_AGAIN_S: Final = 0.2
 _ORDER_S: Final = 20.0
 _FULL_ROOM_BYTES: Final = 64 * 1024  # until the first refusal: some dozens of tasks
 
@@ -82,7 +83,7 @@ class Nemesis:
                 _log.info("%s at %s: %s", strike.fault, strike.region, what)
                 await asyncio.sleep(strike.lasts_s)
         except (OSError, redis.RedisError, TradewindError, LocalSetupError) as error:
-            self.failed.append(f"{strike.fault} at {strike.region}: {error!r}")
+            self.failed.append(f"{strike.fault} at {strike.region}: {type(error).__name__} {error}")
             _log.info("%s", self.failed[-1])
         self.struck.append(Struck(strike, began_at, time.monotonic(), what))
 
@@ -155,14 +156,24 @@ class Nemesis:
 
     @asynccontextmanager
     async def _resharded(self, strike: Strike) -> AsyncGenerator[str]:
+        async with asyncio.timeout(_RESHARD_S):
+            while True:
+                try:
+                    what = await self._reshard(strike)
+                    break
+                except redis.ResponseError:  # after a failover not all have heard of it
+                    await asyncio.sleep(_AGAIN_S)
+        yield what
+
+    async def _reshard(self, strike: Strike) -> str:
         primaries = await self._place.primaries(strike.region)
         source = primaries[int(strike.choice * len(primaries))]
         target = primaries[(primaries.index(source) + 1) % len(primaries)]
-        async with asyncio.timeout(_RESHARD_S), resharder(primaries, source, target) as moving:
+        async with resharder(primaries, source, target) as moving:
             ours = {key_slot(keys.identity.encode()) for keys in partition_keys(PARTITIONS)}
             slots = [slot for slot in await moving.owned() if slot in ours][:_SLOTS]
             await moving.move(slots, _PACE)
-        yield f"{len(slots)} slots from {source.port} to {target.port}"
+        return f"{len(slots)} slots from {source.port} to {target.port}"
 
     @asynccontextmanager
     async def _told(self, strike: Strike, command: Sequence[str]) -> AsyncGenerator[str]:

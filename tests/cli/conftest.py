@@ -179,7 +179,9 @@ class Admin(AdminServiceServicer):
         return admin_pb2.ResumeQueueResponse(epoch=9)
 
     def EvacuateRegion(self, request: Any, context: Any) -> Iterator[Any]:
-        kept = [admin_pb2.Kept(reason="pinned", count=2), admin_pb2.Kept(reason="full", count=7)]
+        kept = [admin_pb2.Kept(reason="pinned", count=2)]
+        if request.region != "small":
+            kept.append(admin_pb2.Kept(reason="us-east: full", count=7))
         unseen = 5 if request.region == "huge" else 0
         for moved in (0, 600, 1_200):
             done = moved == 1_200 and request.region != "taken-back"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import TASK_ID, Run
+from tradewind.cli.evacuate import leaves_later
 from tradewind.client import Admin
 from tradewind.client.moves import EvacuationStatus
 
@@ -14,20 +15,47 @@ from tradewind.client.moves import EvacuationStatus
 def test_evacuate_says_what_moved_and_what_stays_and_why(
     run: Run, router: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("evacuate", "eu-west", "--rate", "50", "--router", router) == 0
+    assert run("evacuate", "small", "--rate", "50", "--router", router) == 0
     out, _ = capsys.readouterr()
-    assert out.splitlines() == ["eu-west: 1,200 tasks moved", "  7 stay: full", "  2 stay: pinned"]
+    assert out.splitlines() == ["small: 1,200 tasks moved", "  2 stay: pinned"]
+
+
+def test_an_evacuation_that_left_what_may_leave_later_is_no_success(
+    run: Run, router: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("evacuate", "eu-west", "--router", router) == 1
+    out, err = capsys.readouterr()
+    assert "  7 stay for now: us-east: full" in out.splitlines()
+    assert "7 may leave later: the order stands; run it again in 3 min" in err
+
+
+SMALL, LATELY = "us: not healthy", "moved less than 10 min ago"
+LEFT: dict[str, tuple[dict[str, int], dict[str, int], int]] = {
+    "moved a while ago": ({LATELY: 3, "pinned": 2}, {LATELY: 3}, 10),
+    "other things first": ({LATELY: 3, SMALL: 1}, {LATELY: 3, SMALL: 1}, 3),
+    "nothing will leave": ({"pinned": 2, "no other permitted region": 1}, {}, 10),
+}
+
+
+@pytest.mark.parametrize(("kept", "later", "minutes"), LEFT.values(), ids=LEFT)
+def test_when_to_look_again_is_said(
+    kept: dict[str, int], later: dict[str, int], minutes: int
+) -> None:
+    found = leaves_later(kept)
+    assert found[0] == later
+    assert not later or found[1] == minutes
 
 
 def test_evacuate_as_json_is_the_last_word(
     run: Run, router: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("evacuate", "eu-west", "--router", router, "--json") == 0
+    assert run("evacuate", "eu-west", "--router", router, "--json") == 1
     said = json.loads(capsys.readouterr().out)
+    assert said["may_leave_later"] == {"us-east: full": 7}
     assert said["evacuation"] == {
         "moved": 1_200,
         "remaining": 0,
-        "kept": {"pinned": 2, "full": 7},
+        "kept": {"pinned": 2, "us-east: full": 7},
         "done": True,
     }
 
@@ -36,7 +64,10 @@ def test_a_dry_run_says_what_would_move(
     run: Run, router: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("evacuate", "eu-west", "--dry-run", "--router", router) == 0
-    assert "eu-west: 1,200 tasks would move" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "eu-west: 1,200 tasks would move" in out
+    assert "  7 stay for now: us-east: full" in out.splitlines()
+    assert err == "", "nothing was ordered"
 
 
 def test_a_dry_run_says_how_many_it_did_not_look_at(

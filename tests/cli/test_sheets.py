@@ -11,6 +11,7 @@ from rich.console import Console
 from tests.cli.conftest import TASK_ID, done_task, hostile_task
 from tradewind.cli import dlq, overview, tasks
 from tradewind.cli.explain import fence_text
+from tradewind.cli.held import remedy_text
 from tradewind.cli.route_sheet import route_sheet
 from tradewind.cli.sheet import Column, Facts, Sheet
 from tradewind.cli.show import task_json
@@ -173,7 +174,14 @@ def test_a_task_that_is_held_back_says_by_what_and_what_ends_it() -> None:
     text = "\n".join(rendered(tasks.facts(task_of(waiting("paused"))), 120))
     assert "waits     queue mail is paused, in every region; `tradewind resume mail`" in text
     text = "\n".join(rendered(tasks.facts(task_of(waiting("draining"))), 120))
-    assert "waits     region eu-west is draining; it starts once that is ACTIVE again" in text
+    assert "waits     region eu-west is draining; nothing starts there until" in text
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_of_a_draining_region_only_what_holds_for_every_task_is_said(*, pinned: bool) -> None:
+    said = remedy_text("draining", queue="mail", region="eu-west", pinned=pinned)
+    assert said.startswith("nothing starts there until `tradewind activate eu-west`")
+    assert ("`tradewind evacuate eu-west` moves what may go elsewhere" in said) is not pinned
 
 
 HEALTHS: dict[str, tuple[dict[str, Any], str]] = {
@@ -201,6 +209,33 @@ def test_what_is_known_of_a_region_that_is_silent_is_not_shown_as_if_it_held() -
     assert below.strip() == "takes no new tasks: wait over limit"
     _head, _rule, row = rendered(overview.regions_sheet([HERE]))
     assert row.split()[-7:] == ["3.0", "s", "7", "8", "2", "500", "ms"]
+
+
+NOTES: dict[str, tuple[dict[str, str], list[str]]] = {
+    "what keeps all out": (
+        {"backlog over limit": "170 of 198 ready tasks are paused or run by nobody"},
+        ["takes no new tasks: backlog over limit (170 of 198 ready tasks are paused or run by no"],
+    ),
+    "what keeps some out, and why": (
+        {"durability": "replica: no replica is connected"},
+        ["takes no tasks of queues with durability replica: no replica is connected; see `tra"],
+    ),
+    "for how much longer it is out": (
+        {"kept out": "it went down again and again; for 24 min more"},
+        ["kept out (it went down again and again; for 24 min more)"],
+    ),
+    "nothing where nothing more is known of what the row shows": ({"down": ""}, []),
+}
+
+
+@pytest.mark.parametrize(("details", "notes"), NOTES.values(), ids=NOTES)
+def test_under_a_region_stands_what_the_row_does_not_say(
+    details: dict[str, str], notes: list[str]
+) -> None:
+    known = {reason: said for reason, said in details.items() if said}
+    region = replace(HERE, reasons=tuple(details), details=known)
+    below = rendered(overview.regions_sheet([region]), 200)[3:]
+    assert [line.strip()[: len(note)] for line, note in zip(below, notes, strict=True)] == notes
 
 
 def test_a_task_shows_when_with_date_and_zone() -> None:

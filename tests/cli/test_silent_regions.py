@@ -32,8 +32,8 @@ async def test_a_look_at_a_task_names_the_region_that_is_silent_and_what_to_do(
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == (
-        "Error: no answer from region eu-west; ask again once it answers: "
-        "`tradewind regions` tells\n"
+        "Error: no answer from region eu-west: what it holds is kept there and goes on once it is "
+        "back; ask again then (`tradewind regions` tells)\n"
     )
 
 

@@ -132,7 +132,7 @@ async def test_an_evacuated_region_loses_nothing_though_its_courier_is_killed(
     await all_ended(lab, THERE, dead)
 
 
-@pytest.mark.chaos  # a worker counts as gone after 10 s, and there are two looks in between
+@pytest.mark.long  # a worker counts as gone after 10 s, and there are two looks in between
 async def test_another_pool_stands_in_for_one_that_died(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab(SOON, regions=2)
     gone = await lab.worker(HERE)

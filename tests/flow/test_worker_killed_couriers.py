@@ -32,7 +32,7 @@ SHORT = [("amid import_task", False)]
     "deaths",
     [
         pytest.param(SHORT, id="one"),
-        pytest.param(DEATHS, id="all", marks=[pytest.mark.chaos, pytest.mark.timeout(1_800)]),
+        pytest.param(DEATHS, id="all", marks=[pytest.mark.long, pytest.mark.timeout(1_800)]),
     ],
 )
 async def test_a_courier_killed_in_the_middle_of_a_move_leaves_one_task(

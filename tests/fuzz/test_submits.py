@@ -17,8 +17,8 @@ from tradewind.v1 import router_pb2
 
 MAX_GROWTH_MIB = 50.0  # of a router, however much it is sent
 SEED = 20260730
-here_or_in_chaos = pytest.mark.parametrize(
-    "number", [2_000, pytest.param(100_000, marks=pytest.mark.chaos)]
+here_or_at_length = pytest.mark.parametrize(
+    "number", [2_000, pytest.param(100_000, marks=pytest.mark.long)]
 )
 
 
@@ -39,7 +39,7 @@ def judge(target: Target, before_mib: float) -> None:
 
 
 @pytest.mark.timeout(1800)
-@here_or_in_chaos
+@here_or_at_length
 async def test_a_submit_gets_a_documented_answer_and_is_stored_only_if_accepted(
     redis_servers: list[RedisProcess], tmp_path: Path, number: int
 ) -> None:
@@ -53,7 +53,7 @@ async def test_a_submit_gets_a_documented_answer_and_is_stored_only_if_accepted(
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("number", [100, pytest.param(2_000, marks=pytest.mark.chaos)])
+@pytest.mark.parametrize("number", [100, pytest.param(2_000, marks=pytest.mark.long)])
 async def test_so_does_each_submit_of_a_batch_and_of_a_stream(
     redis_servers: list[RedisProcess], tmp_path: Path, number: int
 ) -> None:
@@ -71,7 +71,7 @@ async def test_so_does_each_submit_of_a_batch_and_of_a_stream(
 
 
 @pytest.mark.timeout(1800)
-@here_or_in_chaos
+@here_or_at_length
 async def test_an_id_gets_a_documented_answer(
     redis_servers: list[RedisProcess], tmp_path: Path, number: int
 ) -> None:

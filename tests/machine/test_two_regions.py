@@ -22,7 +22,7 @@ from tradewind.store import scripts
 @pytest.mark.timeout(1800)  # a failure is shrunk before it is shown
 @pytest.mark.parametrize(
     ("runs", "steps", "at_least"),
-    [(20, 30, 300), pytest.param(300, 50, 10_000, marks=pytest.mark.chaos)],
+    [(20, 30, 300), pytest.param(300, 50, 10_000, marks=pytest.mark.long)],
 )
 @pytest.mark.parametrize(
     "kind", ["standalone", pytest.param("sentinel", marks=pytest.mark.every_form)]

@@ -49,13 +49,13 @@ async def test_what_is_not_to_be_moved_is_left_where_it_died(world: World) -> No
     await judged(world, [next(c for c in ordered if c.matter == matter) for matter in STAYING])
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 async def test_what_is_not_to_be_moved_is_left_whoever_comes(world: World) -> None:
     await judged(world, matrix.left())
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("route", "step"), EVERYWHERE)
 async def test_no_interleaving_loses_or_doubles_a_task(
@@ -64,7 +64,7 @@ async def test_no_interleaving_loses_or_doubles_a_task(
     await judged(world, matrix.some(matrix.cases(route, step), EACH_AT_LENGTH))
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("route", "step"), EVERYWHERE)
 async def test_nor_does_one_in_which_more_goes_wrong(world: World, route: Route, step: str) -> None:

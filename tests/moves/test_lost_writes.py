@@ -84,11 +84,12 @@ async def clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         await one.close()
 
 
+@pytest.mark.long
 async def test_no_step_on_a_cluster_is_built_on_a_lost_one(clusters: World) -> None:
     await judged(clusters, losses(UNNOTICED))
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize(("route", "step"), EVERYWHERE)
 async def test_no_interleaving_on_a_cluster_loses_or_doubles_a_task(
@@ -171,7 +172,7 @@ async def test_no_step_is_built_on_one_that_a_region_lost_with_the_end_of_its_lo
     await played(logs, [case for case in cases if case.fault.step in at_each_end])
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(3_600)
 async def test_nor_is_any_other_however_it_was_lost(
     logs: list[RedisProcess], monkeypatch: pytest.MonkeyPatch

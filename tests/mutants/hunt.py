@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.errors import HypothesisException
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.conftest import fleet_on
 from tests.machine.clock import Edit, build
 from tests.machine.judge import BrokenInvariant
 from tests.machine.regions import TwoRegions
@@ -74,7 +75,7 @@ def noticed_by(error: Exception) -> str:
 def hunt(edit: Edit | None, servers: list[RedisProcess], monkeypatch: Any) -> Catch | None:
     """Run the machine, the same steps every time. None: nobody noticed."""
     monkeypatch.setattr(scripts, "load", build(edit))
-    Hunted.servers, Hunted.steps = servers, 0
+    Hunted.servers, Hunted.fleet, Hunted.steps = servers, fleet_on(servers), 0
     try:
         for seed in SEEDS:
             _run(seed)

@@ -83,7 +83,7 @@ async def test_who_asks_for_a_task_of_a_silent_region_is_told_which_in_time(
         task_id = (await serving.submit(pin_region="eu-west")).task_id
         await network.become(reach="silent")
 
-        with pytest.raises(RegionSilent, match="eu-west; ask again") as silent:
+        with pytest.raises(RegionSilent, match="eu-west: what it holds is kept") as silent:
             await ask(serving, task_id)
 
     assert silent.value.regions == ("eu-west",)

@@ -177,7 +177,7 @@ SHORT: Final = {"parked", "all of them"}  # the others lose less than that
 
 
 @pytest.mark.parametrize(
-    "lost", [pytest.param(x, marks=() if x in SHORT else pytest.mark.chaos) for x in LOST]
+    "lost", [pytest.param(x, marks=() if x in SHORT else pytest.mark.long) for x in LOST]
 )
 async def test_whatever_index_is_lost_every_task_ends(
     store: RegionStore, raw: Any, lost: str

@@ -21,7 +21,7 @@ PLAIN = {
     "cancels",
     *("together", "scan", "indexed"),
     *("now_ms", "held"),
-    *("is_moving", "remembered"),
+    *("is_moving", "remembered", "parked"),
     *("lacks", "tasks_safe", "entry_safe"),  # a seal is, and all of them share that
     "farewell",  # a heartbeat without a report
 }

@@ -55,7 +55,7 @@ def test_a_region_of_weight_0_is_out_by_that_before_all_but_fence_and_pin() -> N
     assert told["idle"].excluded_by == filters.WEIGHT_ZERO
 
 
-LACKING = view("eu", lacks=frozenset({"replica"}))
+LACKING = view("eu", lacks={"replica": "no replica is connected"})
 ASKED: dict[str, tuple[Durability, bool]] = {
     "what it has": ("fsync", True),
     "what it lacks": ("replica", False),

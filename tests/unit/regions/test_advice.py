@@ -86,7 +86,14 @@ RULES = {
             "{name: a, match: {queues: [q]}, residency: [eu, us]}, "
             "{name: b, match: {tenants: [t]}, residency: [eu]}"
         ),
-        "the fence [eu] of rule b does not hold for tasks that a before it takes",
+        "tasks that a before it takes: put b first, its fence is the narrower one",
+    ),
+    "fences with nothing in common": (
+        (
+            "{name: a, match: {queues: [q]}, residency: [us]}, "
+            "{name: b, match: {tenants: [t]}, residency: [eu]}"
+        ),
+        "no region is inside both fences: change a match so that no task is in both",
     ),
     "a bracket that is not closed": (
         "{name: a, match: {names: ['job[1']}}",
@@ -102,6 +109,15 @@ RULES = {
 @pytest.mark.parametrize(("rules", "warning"), RULES.values(), ids=RULES)
 def test_rules_are_warned_of(rules: str, warning: str) -> None:
     assert warning in said(TWO + f"rules: [{rules}]")
+
+
+def test_fences_that_overlap_want_a_rule_for_what_is_in_both() -> None:
+    text = TWO + (
+        "  both: {redis: 'redis://h', residency: [eu, us]}\n"
+        "rules: [{name: a, match: {queues: [q]}, residency: [us]}, "
+        "{name: b, match: {tenants: [t]}, residency: [eu]}]"
+    )
+    assert "fenced to a group of both alone" in said(text)
 
 
 QUIET = {

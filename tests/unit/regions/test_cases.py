@@ -165,7 +165,8 @@ STATES: dict[str, tuple[str, dict[str, Any]]] = {
     "handlers": ("{served: {q: [h]}}", {"served": {"q": frozenset({"h"})}}),
     "percentages": ("{ok: 70%, ramp: 10%, live: 50%}", {"ok": 0.7, "ramp": 0.1, "live_share": 0.5}),
     "times": ("{rtt: 5ms, age: 3s, service: 2s}", {"rtt_ms": 5, "age_s": 3, "service_s": 2}),
-    "memory": ("{full: true}", {"full": True}),
+    "memory": ("{full: true, evicts: true}", {"full": True, "evicts": True}),
+    "durability": ("{lacks: [replica]}", {"lacks": {"replica": "so says the case"}}),
 }
 
 
@@ -241,3 +242,14 @@ def test_a_bound_holds_for_the_first_and_not_for_the_second(
     bound = case.expected.share["eu"]
     assert [bound.holds(share) for share in ends] == [True, False]
     assert bound.text == text
+
+
+@pytest.mark.parametrize(("lacks", "region"), [("fsync", "us"), ("replica", "eu")])
+def test_a_queue_goes_where_its_durability_is_to_be_had(lacks: str, region: str) -> None:
+    fleet = loads(TWO + "queues: {orders: {durability: fsync}}\n", env={})
+    text = file(
+        f"{{name: a, regions: {{eu: {{lacks: [{lacks}]}}}}, "
+        f"task: {{name: t, queue: orders}}, expect: {{region: {region}}}}}"
+    )
+    (case,) = cases.loads(text, fleet)
+    assert dict(tried(case, fleet).shares) == {region: 1.0}

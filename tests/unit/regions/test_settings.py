@@ -29,6 +29,7 @@ LEAVES = (
     "is left in it"
 )
 COMES = "regions.me is new, and marked so: take `new` away one window (24h) later"
+NEEDED = "a region needs {}, else it is refused for it"
 ORDER = "rules: the first that matches wins, in the order gpu > pii"
 PII = "  - {name: pii, match: {labels: {class: pii}}, residency: [eu]}\n"
 STEERING = """\
@@ -61,6 +62,20 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
             "regions.us.limits.max_backlog: 100000 -> 7",
             "regions.us.limits.max_wait: 30s -> 10s",
             "regions.us.limits.max_spill_in: 30% -> 5%",
+        ],
+    ),
+    "what a queue is to survive, and what that needs": (
+        [("mail: {timeout: 1m}", "mail: {timeout: 1m, durability: replica}")],
+        [
+            "queues.mail.durability: memory -> replica; "
+            + NEEDED.format("a replica of each primary")
+        ],
+    ),
+    "what all queues are to survive": (
+        [("attempts: 5", "attempts: 5, durability: fsync")],
+        [
+            "queues.default.durability: memory -> fsync; "
+            + NEEDED.format("an append-only file, and Redis 7.2 or appendfsync always")
         ],
     ),
     "groups": (

@@ -41,6 +41,8 @@ class Seen:
     def now_ms(self) -> float:
         return self.at_ms
 
+    def send_unserved(self, region: str) -> None: ...
+
 
 def submitted(routes: Routes, draft: Draft, fleet: Fleet) -> tuple[str, str, str]:
     try:
@@ -67,7 +69,7 @@ def test_explain_tells_what_a_submit_does(life: Life) -> None:
     list(agree(life))
 
 
-@pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_explain_tells_what_a_submit_does_in_thousands_of_worlds() -> None:
     reached: Counter[str] = Counter()

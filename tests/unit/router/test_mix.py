@@ -182,7 +182,8 @@ def test_names_of_which_nobody_tells_any_more_are_forgotten() -> None:
 
 def load(**seconds: float) -> Load:
     one = Load(64, 0, seconds)
-    beat = worker(slots=10, busy=0, rate=100.0, service_s=0.001, timings={"q": Timing(0.001, 1e3)})
+    timings = {"q": Timing(0.001, 1e3)}
+    beat = worker(slots=10, busy=0, rate=100.0, service_s=0.001, handlers=("*",), timings=timings)
     one.mustered(1_000, 0, [beat])
     return one
 

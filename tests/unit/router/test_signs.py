@@ -142,7 +142,8 @@ def test_tasks_under_way_count_until_they_are_answered_and_then_as_stored() -> N
 
 def test_tasks_of_a_call_that_failed_are_not_there() -> None:
     region = signs()
-    region.mustered(1_000, [worker(service_s=0.5, timings={"a": Timing(0.5, 10.0)})])
+    timings = {"a": Timing(0.5, 10.0)}
+    region.mustered(1_000, [worker(service_s=0.5, handlers=("a", "new"), timings=timings)])
     region.sent(1_000, {"new": 50})
     assert region.view(1_000).service_s > 0.9
     region.answered(1_100, {"new": 50}, {})

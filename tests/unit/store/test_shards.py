@@ -68,6 +68,11 @@ def test_of_two_primaries_the_one_that_is_well_serves(health: bytes) -> None:
     assert new == Place("10.0.0.1:6380", slots=((0, 16_383),))
 
 
+def test_of_two_that_are_well_nobody_knows_which_one_serves() -> None:
+    places = cluster_places([shard(node(), node(port=6380), node(role=b"replica"))], asked=ASKED)
+    assert [place.is_sure for place in places] == [False, False, True]
+
+
 def test_a_primary_that_is_not_well_and_alone_is_still_the_owner() -> None:
     (place,) = cluster_places([shard(node(health=b"fail"))], asked=ASKED)
     assert place.slots == ((0, 16_383),)

@@ -86,6 +86,14 @@ async def test_without_shards_slots_are_asked_for() -> None:
     assert await address(nodes) == "s:9"
 
 
+async def test_of_two_primaries_of_a_shard_the_owner_is_the_one_that_slots_name() -> None:
+    (shard,) = shards(7)
+    (other,) = shards(8)
+    shard[3] += other[3]
+    slots = [[0, 16_383, [b"n", 7, b"id"]]]
+    assert await address(Nodes(a=[[shard], WHOLE], slots=[slots])) == "n:7"
+
+
 async def test_a_server_that_is_no_cluster_is_named_as_such() -> None:
     no = Exception("This instance has cluster support disabled")
     with pytest.raises(StoreUnavailable, match="it is no Cluster: name it as redis://HOST:PORT"):
