@@ -6,7 +6,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import grpc.aio
 
@@ -19,6 +19,7 @@ from router.evacuate import EvacuationPorts, Evacuator, evacuation
 from router.keys import Keys
 from router.lookup import SILENT_AFTER_S, Lookup
 from router.moves import MovePorts, Moves, Retargeted, move
+from router.operators import operator_of, reason_of, record_of
 from router.redrive import DeadPorts, DeadWork, Done
 from router.service import deadline_of
 from router.vote import Wish
@@ -29,7 +30,7 @@ from tradewind.clock import Clock
 from tradewind.control import pause, resume, set_state
 from tradewind.errors import ConfigError, InvalidTask, PolicyRefused, StoreError
 from tradewind.fleet import Fleet
-from tradewind.policy.filters import OF_A_TASK, conditions
+from tradewind.policy.filters import DURABILITY, OF_A_TASK, conditions
 from tradewind.policy.scores import wait_s
 from tradewind.ports import Audits, Reads
 from tradewind.task import QueueCounts
@@ -40,9 +41,6 @@ Answer = TypeVar("Answer")
 Reload = Callable[[], Awaitable[Fleet]]
 
 _log = logging.getLogger(__name__)
-MAX_REASON_BYTES: Final = 1_000
-MAX_OPERATOR_CHARS: Final = 100
-_NOTHING: Final[Mapping[str, str]] = {}
 
 
 class AdminPorts(DeadPorts, Audits, MovePorts, EvacuationPorts, Protocol):
@@ -91,12 +89,13 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         view, region = self._census.view(name), self._fleet.regions.get(name)
         wait = wait_s(view)
         reasons = () if region is None else conditions(view, region, self._fleet, "", "", wait)
+        lacking = [DURABILITY] if view.lacks else []  # some queue asks for that
         return wire.region(
             view,
             expected_wait_s=wait,
             workers=len(self._census.workers(name)),
             epoch=self._orders.control.stamp.epoch,
-            reasons=[reason for reason in reasons if reason not in OF_A_TASK],
+            reasons=[*lacking, *(reason for reason in reasons if reason not in OF_A_TASK)],
         )
 
     async def ListWorkers(
@@ -166,24 +165,23 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         state = wire.region_state(request.state)
         if state is None:
             raise InvalidTask.field("state", "is required: ACTIVE, CORDONED or DRAINING")
-        if (size := len(request.reason.encode())) > MAX_REASON_BYTES:
-            raise InvalidTask.field("reason", f"has {size} bytes, the limit is {MAX_REASON_BYTES}")
+        why = reason_of(request.reason)
         order = partial(
             set_state,
             fleet=self._fleet,
             region=region,
             state=state,
-            reason=request.reason,
+            reason=why,
             by=operator_of(context),
             at_ms=self._clock.now_ms(),
             force=request.force,
         )
         settles = (region,) if state == "DRAINING" else ()
         told = {"state": state} | ({"force": "yes"} if request.force else {})
-        record = _record(context, "state", on=region, why=request.reason, told=told)
+        record = record_of(context, "state", on=region, why=why, told=told)
         wish = Wish(order, region, forced=request.force)
-        await self._deeds.order(wish, record, self._records, settles=settles)
-        return admin_pb2.SetRegionStateResponse(region=self._region(region))
+        done = await self._deeds.order(wish, record, self._records, settles=settles)
+        return admin_pb2.SetRegionStateResponse(region=self._region(region), stood=done.stood)
 
     async def EvacuateRegion(
         self, request: admin_pb2.EvacuateRegionRequest, context: Context
@@ -195,12 +193,13 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         (region,) = self._regions(request.region, "region")
         if not 0 <= rate < math.inf:
             raise InvalidTask.field("rate_per_second", "is a number of tasks, 0: no limit")
+        why = reason_of(request.reason)
         if request.dry_run:
             yield evacuation(await evacuator.would(region))
             return
         if wish := evacuator.wish(region, rate, operator_of(context)):
             told = {"rate_per_second": f"{rate:g}"} if rate else {}
-            record = _record(context, "evacuate", on=region, told=told)
+            record = record_of(context, "evacuate", on=region, why=why, told=told)
             await self._deeds.order(wish, record, self._records)
         async for progress in evacuator.watch(region):
             yield evacuation(progress)
@@ -216,7 +215,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self, request: admin_pb2.RetargetMoveRequest, context: Context
     ) -> admin_pb2.RetargetMoveResponse:
         """End a move: the task is again what it was where it was."""
-        record, moves = _record(context, "retarget", on=request.task_id), self._moves
+        record, moves = record_of(context, "retarget", on=request.task_id), self._moves
         retarget = moves.retarget(request.task_id, force=request.force, by=record.who)
         done = await self._deeds.hold(_retargeted(retarget, record, self._records))
         return admin_pb2.RetargetMoveResponse(
@@ -229,26 +228,28 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self, request: admin_pb2.PauseQueueRequest, context: Context
     ) -> admin_pb2.PauseQueueResponse:
         """Pause a queue; waits until the known workers obey, SETTLE_MS at most."""
+        why = reason_of(request.reason)
         order = partial(
             pause,
             queue=_queue(request.queue),
             by=operator_of(context),
             at_ms=self._clock.now_ms(),
         )
-        record = _record(context, "pause", on=request.queue)
+        record = record_of(context, "pause", on=request.queue, why=why)
         everywhere = tuple(self._fleet.regions)
-        version = await self._deeds.order(Wish(order), record, self._records, settles=everywhere)
-        return admin_pb2.PauseQueueResponse(epoch=version.stamp.epoch)
+        done = await self._deeds.order(Wish(order), record, self._records, settles=everywhere)
+        return admin_pb2.PauseQueueResponse(epoch=done.control.stamp.epoch, stood=done.stood)
 
     async def ResumeQueue(
         self, request: admin_pb2.ResumeQueueRequest, context: Context
     ) -> admin_pb2.ResumeQueueResponse:
         """End a pause."""
         queue = _queue(request.queue)
-        wish, record = Wish(partial(resume, queue=queue)), _record(context, "resume", on=queue)
-        version = await self._deeds.order(wish, record, self._records)
+        why, wish = reason_of(request.reason), Wish(partial(resume, queue=queue))
+        record = record_of(context, "resume", on=queue, why=why)
+        done = await self._deeds.order(wish, record, self._records)
         _log.info("a resume was ordered", extra={"queue": queue, "by": record.who})
-        return admin_pb2.ResumeQueueResponse(epoch=version.stamp.epoch)
+        return admin_pb2.ResumeQueueResponse(epoch=done.control.stamp.epoch, stood=done.stood)
 
     async def RedriveDeadTasks(
         self, request: admin_pb2.RedriveDeadTasksRequest, context: Context
@@ -295,7 +296,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         return Records(self._audit, self._census.region)
 
     async def _keep_dead(self, context: Context, deed: str, wanted: Filter, done: Done) -> None:
-        record = _record(context, deed, told=wanted.told())
+        record = record_of(context, deed, told=wanted.told())
         await self._deeds.hold(self._records.keep_dead(record, wanted.queue, done))
 
     async def drain(self) -> None:
@@ -362,13 +363,6 @@ async def _dead(reads: Reads, queue: str) -> int:
     return (await reads.counts()).get(queue, QueueCounts()).dead
 
 
-def _record(
-    context: Context, deed: str, *, on: str = "", why: str = "", told: Mapping[str, str] = _NOTHING
-) -> AuditRecord:
-    """What the caller does."""
-    return AuditRecord(deed, operator_of(context), on, why, told=told)
-
-
 async def _retargeted(
     retarget: Awaitable[Retargeted], record: AuditRecord, records: Records
 ) -> Retargeted:
@@ -378,14 +372,6 @@ async def _retargeted(
         told = {"may_run_twice": "yes"} if done.may_run_twice else {}
         await records.keep(replace(record, told=told))
     return done
-
-
-def operator_of(context: Context) -> str:
-    """Who asks: what the caller says of itself, and where it is."""
-    said = dict(context.invocation_metadata() or ()).get(wire.OPERATOR_METADATA, "")
-    name = said if isinstance(said, str) else ""
-    peer = context.peer() or ""
-    return f"{name[:MAX_OPERATOR_CHARS]} ({peer})" if name else peer
 
 
 def _queue(name: str) -> str:

@@ -133,6 +133,10 @@ class Breaker:
         is_long = self._state is _OPEN and self._strikes >= STRIKES
         return is_long and self.answers and now_ms - self._since_ms >= self._for(OPEN)
 
+    def out_for_ms(self, now_ms: float) -> float:
+        """How much longer it stays out at least, whatever it answers; 0 if it is not out."""
+        return max(0.0, self._until_ms - now_ms) if self._state is _OPEN else 0.0
+
     def back_for_ms(self, now_ms: float) -> float:
         """How long it has been back; inf if it was never out, or never in before.
 

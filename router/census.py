@@ -260,12 +260,17 @@ class Census:
             signs.state = states.get(name, "ACTIVE")
 
     def hold_back(self, region: str, tasks: int) -> None:
-        """So many of its ready tasks are of paused queues: nobody waits behind them."""
+        """So many of its ready tasks are of paused queues, or run by nobody there."""
         if signs := self._signs.get(region):
             signs.held_back, self.news = tasks, self.news + 1
 
-    def lack(self, region: str, durabilities: frozenset[str]) -> None:
-        """Its Redis cannot keep tasks so durably."""
+    def send_unserved(self, region: str) -> None:
+        """A task is sent where nobody runs it: no other waits behind it."""
+        if signs := self._signs.get(region):
+            signs.held_back += 1
+
+    def lack(self, region: str, durabilities: Mapping[str, str]) -> None:
+        """Its Redis cannot keep tasks so durably; each with its cause."""
         if signs := self._signs.get(region):
             signs.lacks, self.news = durabilities, self.news + 1
 

@@ -42,6 +42,14 @@ class Records:
             await self.keep(replace(record, on=region, counts=counts, told=told), region)
 
 
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """What holds after an order. `stood`: it did so before, and nothing was changed."""
+
+    control: Control
+    stood: bool
+
+
 class Deeds:
     """Holds what operators ordered until it has ended. Belongs to one event loop."""
 
@@ -52,7 +60,7 @@ class Deeds:
 
     async def order(
         self, wish: Wish, record: AuditRecord, records: Records, *, settles: Sequence[str] = ()
-    ) -> Control:
+    ) -> Ordered:
         """Bring a change into force and keep the record of it; see `Orders.change`.
 
         Of an order that stood already the record says so: who gave it again may matter, too. Of one
@@ -74,7 +82,7 @@ class Deeds:
 
     async def _order(
         self, wish: Wish, record: AuditRecord, records: Records, settles: Sequence[str]
-    ) -> Control:
+    ) -> Ordered:
         is_asked = False  # whether regions were asked to take it
 
         def asked() -> None:
@@ -88,7 +96,7 @@ class Deeds:
                 await records.keep(_with(record, _UNKNOWN))
             raise
         await records.keep(record if is_asked else _with(record, _STOOD))
-        return version
+        return Ordered(version, stood=not is_asked)
 
     def _let_go(self, work: asyncio.Task[Any]) -> None:
         self._held.discard(work)

@@ -18,7 +18,7 @@ from tradewind.control import Evacuation, evacuate
 from tradewind.errors import RegionSilent, StoreError
 from tradewind.fleet import Fleet
 from tradewind.ports import Evacuations, Outbox, Reads
-from tradewind.relocation import Situation, empties
+from tradewind.relocation import RUNNING, Situation, empties
 from tradewind.task import DEAD, Evacuated, QueueCounts
 from tradewind.v1 import admin_pb2
 from tradewind.view import RegionView
@@ -26,7 +26,6 @@ from tradewind.view import RegionView
 _LOOK_AT: Final = 10_000  # tasks that a dry run asks after; of more it says that it did not look
 _PART: Final = 128  # of them in one call
 _EVERY_S: Final = 0.5  # between two looks at the source's counters
-RUNNING: Final = "running: it finishes where it is"
 
 
 class EvacuationPorts(Evacuations, Outbox, Reads, Protocol):

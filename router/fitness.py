@@ -28,8 +28,8 @@ _ANSWER_S: Final = 3.0
 class Seen(Protocol):
     """What this needs of the census."""
 
-    def lack(self, region: str, durabilities: frozenset[str]) -> None:
-        """Route nothing there that asks for one of these."""
+    def lack(self, region: str, durabilities: Mapping[str, str]) -> None:
+        """Route nothing there that asks for one of these; each with its cause."""
         ...
 
 
@@ -41,7 +41,7 @@ class Fitness:
         self._census = census
         self._looks = Regional(self._loop)
         self._found: dict[str, Mapping[Durability, str]] = {}  # by the look before
-        self._out: dict[str, frozenset[Durability]] = {}
+        self._out: dict[str, dict[Durability, str]] = {}  # with its cause
         self._first: dict[str, asyncio.Event] = {}
         self._stores: Mapping[str, Durables] = {}
         self._queues: dict[Durability, list[str]] = {}  # that ask for it
@@ -61,7 +61,7 @@ class Fitness:
         self._queues = queues
         self._stores = dict(stores)
         for name, out in self._out.items():
-            self._census.lack(name, out)
+            self._census.lack(name, {**out})
         self._first = {name: asyncio.Event() for name in stores} if self._queues else {}
         self._looks.follow(dict.fromkeys(self._first, object()))
 
@@ -92,22 +92,22 @@ class Fitness:
     def _take(self, name: str, found: Mapping[Durability, str]) -> None:
         before = self._found.get(name, found)
         self._found[name] = found
-        were = self._out.get(name, frozenset[Durability]())
-        out: frozenset[Durability] = frozenset(
-            d for d in self._queues if d in found and (d in before or d in were)
-        )
+        were = self._out.get(name, {})
+        out: dict[Durability, str] = {
+            d: found[d] for d in self._queues if d in found and (d in before or d in were)
+        }
         for durability in self._queues:
             REGION_DURABILITY.labels(name, durability).set(durability not in out)
         self._out[name] = out
         if out == were:
             return
-        self._census.lack(name, frozenset[str](out))
-        for durability in out - were:
+        self._census.lack(name, {**out})
+        for durability in out.keys() - were:
             _log.warning(
                 "a region cannot keep tasks as durably as their queue asks; they go elsewhere",
                 extra=self._told(name, durability) | {"cause": found[durability]},
             )
-        for durability in were - out:
+        for durability in were.keys() - out:
             _log.info("a region keeps tasks durably again", extra=self._told(name, durability))
 
     def _told(self, name: str, durability: Durability) -> dict[str, object]:

@@ -56,6 +56,9 @@ class Load:
     ) -> None:
         """`now_ms` is when this router began to look; `seconds`: see Mix."""
         self.crew = Crew()
+        #: Ready tasks that may not start, or that nobody there runs: no other waits behind them.
+        self.held_back = 0
+        self._runs: frozenset[str] | None = None  # handlers of its workers; None: any
         self._mix, self._under_way = Mix(now_ms, {} if seconds is None else seconds), 0
         self._partitions = partitions
         self._excess, self._variance, self._at_ms = 0.0, NOTHING_KNOWN, now_ms
@@ -72,7 +75,11 @@ class Load:
         """Tasks are on their way, so many of each name; if less than 0: they are not any more."""
         if self._mix.is_due(now_ms):
             self._mix.reckon(now_ms, self._waiting())
-        self._mix.sent(names)
+        runs = self._runs
+        if runs is not None and not runs.issuperset(names):
+            self._mix.sent({name: tasks for name, tasks in names.items() if name in runs})
+        else:
+            self._mix.sent(names)
         self._under_way += sum(names.values())
 
     def takes_s(self, name: str) -> float:
@@ -85,9 +92,10 @@ class Load:
         self._advance(at_ms)
         if ready:
             self._answered_ms = now_ms
-            waiting = max(0.0, self._excess + self._idle_beside)
+            waiting = self._ready()
             seen = self._partitions * sum(ready.values()) / len(ready)
-            if seen or waiting:
+            # Where most of it is held back, an answer tells of little else; heartbeats know better.
+            if (seen or waiting) and self.held_back <= waiting / 2:
                 variance = self._partitions * max(waiting, FEW) / len(ready)
                 self._weigh(seen - waiting, variance)
         self._excess += tasks
@@ -104,6 +112,8 @@ class Load:
 
     def _take(self, now_ms: float, rtt_ms: float, workers: Sequence[LiveWorker]) -> None:
         crew = self.crew = muster(workers)
+        runs = frozenset[str]().union(*crew.served.values())
+        self._runs = runs if runs and "*" not in runs else None
         told_ms = rtt_ms / 2 + crew.age_ms
         self._mix.mustered(now_ms, crew, self._waiting(), age_ms=told_ms)
         self._advance(now_ms - rtt_ms / 2)
@@ -135,11 +145,22 @@ class Load:
             excess = max(excess - self._drain * passed_s, -self.crew.slots)
         age_ms = now_ms - max(self._beat_ms, self._began_ms)
         age_ms = min(age_ms, unsure_ms)
-        beside = self._idle_beside
         rate, service_s = self._pace()
+        # What is held back takes no slot: there may be as many free ones beside it.
+        held = self.held_back
+        beside, excess = max(0.0, self._idle_beside - held), excess - held
         if excess > 0:
-            return Reckoned(excess + beside, beside, age_ms, rate, service_s)
-        return Reckoned(beside, beside - excess, age_ms, rate, service_s)
+            return Reckoned(held + beside + excess, beside, age_ms, rate, service_s)
+        free_slots = beside - excess
+        if held:
+            free_slots = min(free_slots, self.crew.slots)
+        return Reckoned(held + beside, free_slots, age_ms, rate, service_s)
+
+    def _ready(self) -> float:
+        """Tasks that are ready by now: what is held back, and what has found no free slot."""
+        held = self.held_back
+        beside = max(0.0, self._idle_beside - held)
+        return held + max(0.0, self._excess - held + beside)
 
     def _begin_anew_if_lost(self) -> None:
         """Know nothing, rather than reckon on with what is no number or cannot be."""
@@ -161,8 +182,8 @@ class Load:
         return max(rate, self.crew.slots / (service_s or SERVICE_S))
 
     def _waiting(self) -> float:
-        """Tasks that have not begun, those on their way included."""
-        return max(0.0, self._excess + self._under_way)
+        """Tasks that have not begun and will, those on their way included."""
+        return max(0.0, self._excess + self._under_way - self.held_back)
 
     def _advance(self, at_ms: float) -> None:
         """Bring the estimate up to `at_ms`; never back."""

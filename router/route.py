@@ -13,14 +13,15 @@ from tradewind.fleet import Fleet
 from tradewind.limits import SECOND_MS
 from tradewind.policy import affinity, filters
 from tradewind.policy.choose import TRIAL, Memory, Option, Wish
-from tradewind.policy.decide import Weighed, compare, decide, live_share, refusal, survey
+from tradewind.policy.decide import PANIC, Weighed, compare, decide, live_share, refusal, survey
 from tradewind.policy.defaults import LEAST_TASKS, LOOK_MS, LOOK_TASKS, MAX_MEMORY
-from tradewind.policy.rules import Resolved
+from tradewind.policy.rules import UNSERVED, Resolved
 from tradewind.policy.scores import capacity
 from tradewind.task import Draft
 from tradewind.view import Decision, RegionView
 
 _SPILL: Final = "spill"
+_MAY_BE_UNSERVED: Final = frozenset({UNSERVED, PANIC})
 _NOT_A_CHOICE: Final = filters.BY_POLICY | filters.NOBODY_RUNS_IT | {filters.DURABILITY}
 _NOBODY_REFUSED: Final[Mapping[str, StoreError]] = {}
 
@@ -97,6 +98,8 @@ class Routes:
         elif decision.reason == TRIAL:
             self._pace.tried(region, self._census.now_ms())
             self._looks.clear()
+        elif decision.reason in _MAY_BE_UNSERVED and weighed.is_unserved(region):
+            self._census.send_unserved(region)
         return weighed.decision(draw) if explained else decision
 
     def _chance(self, draft: Draft, weighed: Weighed) -> float:

@@ -17,7 +17,7 @@ from router.job import Deadline, Receipt
 from router.lookup import Lookup
 from router.submit import Answer, Submitter
 from router.unordered import unordered
-from router.waits import ordered, waits_for
+from router.waits import waits_for
 from router.watch import Watches
 from tradewind import errors, statuses, wire
 from tradewind.control import Control
@@ -113,7 +113,7 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
             raise InvalidTask.field("spec", "is required")
         began_s = time.perf_counter()
         spec, caller = request.spec, _caller(context)
-        queue = spec.queue or wire.DEFAULT_QUEUE
+        queue, name = spec.queue or wire.DEFAULT_QUEUE, spec.name
         answer: Answer = _GONE
         try:
             answer = receipt = await self._submitter.submit_one(
@@ -128,7 +128,7 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
         finally:  # also of one whose caller is gone
             self._count_as(_outcome(answer), queue, 1)
             SUBMIT_SECONDS.observe(time.perf_counter() - began_s)
-        held = self._held(queue, receipt.state, receipt.region)
+        held = self._held(queue, name, receipt.state, receipt.region, {})
         return _show(router_pb2.SubmitTaskResponse(), receipt, held)
 
     async def SubmitTasks(
@@ -136,10 +136,10 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
     ) -> router_pb2.SubmitTasksResponse:
         """Store many tasks, each on its own."""
         _check_batch(len(request.specs), request.ByteSize())
-        queues = _queues(request.specs)
+        queues, names = _queues(request.specs), _names(request.specs)
         answers = await self._submit(request.specs, queues, _caller(context), deadline_of(context))
         response = router_pb2.SubmitTasksResponse()
-        self._fill(response.results, queues, answers)
+        self._fill(response.results, queues, names, answers)
         return response
 
     async def SubmitTaskStream(
@@ -159,7 +159,7 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
             request: router_pb2.SubmitTaskStreamRequest,
         ) -> router_pb2.SubmitTaskStreamResponse:
             answers: Sequence[Answer]
-            queues = _queues(request.specs)
+            queues, names = _queues(request.specs), _names(request.specs)
             try:
                 _check_batch(len(request.specs), request.ByteSize())
             except (InvalidTask, BatchTooLarge) as error:
@@ -167,7 +167,7 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
             else:
                 answers = await self._submit(request.specs, queues, caller, deadline_of(context))
             response = router_pb2.SubmitTaskStreamResponse(sequence=request.sequence)
-            self._fill(response.results, queues, answers)
+            self._fill(response.results, queues, names, answers)
             return response
 
         async for response in unordered(request_iterator, answer, STREAM_MESSAGES, self._closing):
@@ -210,7 +210,9 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
             plan.decision,
             self._fleet,
             partition=plan.partition,
-            waits_for=self._held(plan.draft.queue, State.PENDING, plan.decision.region),
+            waits_for=self._held(
+                plan.draft.queue, plan.draft.name, State.PENDING, plan.decision.region, {}
+            ),
         )
         return router_pb2.ExplainRouteResponse(decision=shown)
 
@@ -221,16 +223,29 @@ class RouterService(router_pb2_grpc.RouterServiceServicer):
         shown.waits_for = waits_for(record.state, spec.queue, spec.name, view, control, self._fleet)
         return shown
 
-    def _held(self, queue: str, state: State, region: str) -> str:
-        """Say which order holds back a task that is stored in `region`, if it is in any."""
-        return ordered(state, queue, region, self._control()) if region else ""
+    def _held(
+        self, queue: str, name: str, state: State, region: str, views: dict[str, RegionView]
+    ) -> str:
+        """Say what holds back a task that is stored in `region`; `views` are those of one answer.
 
-    def _fill(self, results: Any, queues: Sequence[str], answers: Sequence[Answer]) -> None:
+        Empty if nothing does, or it is stored nowhere.
+        """
+        if not region:
+            return ""
+        view = views.get(region)
+        if view is None:
+            view = views[region] = self._view(region)
+        return waits_for(state, queue, name, view, self._control(), self._fleet)
+
+    def _fill(
+        self, results: Any, queues: Sequence[str], names: Sequence[str], answers: Sequence[Answer]
+    ) -> None:
         """Write receipts and errors into `results`, where they are to be sent from."""
-        for queue, answer in zip(queues, answers, strict=True):
+        views: dict[str, RegionView] = {}
+        for queue, name, answer in zip(queues, names, answers, strict=True):
             result = results.add()
             if isinstance(answer, Receipt):
-                held = self._held(queue, answer.state, answer.region)
+                held = self._held(queue, name, answer.state, answer.region, views)
                 _show(result.accepted, answer, held)
                 continue
             if statuses.is_for_the_log(answer):
@@ -293,6 +308,10 @@ def _outcome(answer: Answer) -> tuple[str, str, str]:
 
 def _queues(specs: Sequence[TaskSpec]) -> list[str]:
     return [spec.queue or wire.DEFAULT_QUEUE for spec in specs]  # before they are used up
+
+
+def _names(specs: Sequence[TaskSpec]) -> list[str]:
+    return [spec.name for spec in specs]
 
 
 def _show(

@@ -138,13 +138,11 @@ class Signs:
         self._served, self._served_at_ms = Served(), now_ms
         self._most, self._live_share, self._has_few = Most(), 1.0, False
         self._slowness, self._full_until_ms = Slowness(), -math.inf
-        #: Ready tasks of paused queues.
-        self.held_back = 0
         self._full = False  # by the last probe
         #: Whether its Redis would delete tasks to make room.
         self.evicts = False
-        #: Durabilities that its Redis cannot give.
-        self.lacks: frozenset[str] = frozenset()
+        #: Durabilities that its Redis cannot give, each with its cause.
+        self.lacks: Mapping[str, str] = {}
         #: What operators let it do.
         self.state: RegionState = "ACTIVE"
 
@@ -152,6 +150,15 @@ class Signs:
     def crew(self) -> Crew:
         """The live workers, as last read."""
         return self._load.crew
+
+    @property
+    def held_back(self) -> int:
+        """Ready tasks of paused queues, and of those that nobody there runs."""
+        return self._load.held_back
+
+    @held_back.setter
+    def held_back(self, tasks: int) -> None:
+        self._load.held_back = tasks
 
     def takes_s(self, name: str) -> float:
         """How long a task of that name takes there, as far as anybody knows."""
@@ -268,6 +275,7 @@ class Signs:
             ramp=standing.ramp,
             trial=standing.trial,
             kept_out=self.breaker.is_kept_out(now_ms),
+            out_for_s=self.breaker.out_for_ms(now_ms) / SECOND_MS,
             back_for_s=self.breaker.back_for_ms(now_ms) / SECOND_MS,
             live_share=self._live_share,
         )

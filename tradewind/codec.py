@@ -5,6 +5,7 @@ at admission; it is embedded here as it is and never parsed on the way in.
 """
 
 from functools import lru_cache
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
@@ -28,6 +29,9 @@ STATES: dict[State, task_pb2.TaskState] = {
     State.CANCELLED: task_pb2.TASK_STATE_CANCELLED,
     State.EXPIRED: task_pb2.TASK_STATE_EXPIRED,
 }
+
+
+UNREADABLE: Final = "the stored"  # how each DamagedRecord begins
 
 
 class DamagedRecord(ValueError):
@@ -80,7 +84,7 @@ def unpack(packed: bytes) -> record_pb2.StoredSpec:
     try:
         return record_pb2.StoredSpec.FromString(packed)
     except DecodeError:
-        raise DamagedRecord("the stored task cannot be read") from None
+        raise DamagedRecord(f"{UNREADABLE} task cannot be read") from None
 
 
 def fingerprint_of(stored: record_pb2.StoredSpec) -> bytes:
@@ -102,7 +106,7 @@ def fingerprint_of(stored: record_pb2.StoredSpec) -> bytes:
             content_type=spec.content_type or "application/json",
         )
     except PayloadNotCanonical:
-        raise DamagedRecord("the stored payload cannot be read") from None
+        raise DamagedRecord(f"{UNREADABLE} payload cannot be read") from None
 
 
 def add_hop(
@@ -120,7 +124,7 @@ def hops(packed: bytes) -> list[task_pb2.Hop]:
     try:
         return list(record_pb2.StoredHops.FromString(packed).hops)
     except DecodeError:
-        raise DamagedRecord("the stored route of the task cannot be read") from None
+        raise DamagedRecord(f"{UNREADABLE} route of the task cannot be read") from None
 
 
 def _varint(value: int) -> bytes:

@@ -13,13 +13,25 @@ from tradewind.control import Control
 from tradewind.errors import NoRegionPermitted
 from tradewind.fleet import Fleet
 from tradewind.policy import rules
-from tradewind.policy.relocate import Relocation, Stranded, relocate
+from tradewind.policy.relocate import (
+    ALL_TRIED,
+    FENCED,
+    NO_GUESTS,
+    NO_HOPS_LEFT,
+    PINNED,
+    Relocation,
+    Stranded,
+    relocate,
+)
 from tradewind.state import State
 from tradewind.task import Draft, MoveReason, Record
 from tradewind.v1.task_pb2 import TASK_STATE_DEAD_LETTER, Hop, TaskSpec
 from tradewind.view import RegionView
 
+RUNNING: Final = "running: it finishes where it is"  # of what an evacuation does not touch
 _EVACUATION: Final[MoveReason] = "evacuation"
+_FOR_GOOD: Final = frozenset({PINNED, FENCED, NO_GUESTS, NO_HOPS_LEFT, ALL_TRIED, RUNNING})
+_BY_RULES: Final = "today's rules: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +54,7 @@ def choose(record: Record, now: Situation) -> Relocation:
     except codec.DamagedRecord as error:
         return Relocation("", str(error), permanent=True)
     except NoRegionPermitted as error:
-        return Relocation("", f"today's rules: {error}", permanent=True)
+        return Relocation("", f"{_BY_RULES}{error}", permanent=True)
     stranded = Stranded(
         source=now.source,
         queue=spec.queue or "default",
@@ -66,6 +78,16 @@ def empties(record: Record, now: Situation) -> Relocation:
     if record.state is State.DEAD_LETTER and where.permanent and not record.settled:
         return choose(replace(record, settled=True), now)
     return where
+
+
+def may_pass(reason: str) -> bool:
+    """Whether what an evacuation left behind for this reason may leave later, as things are.
+
+    What is pinned, fenced in or cannot be read stays until somebody changes that; what runs is not
+    meant to leave.
+    """
+    is_damaged = reason.startswith(codec.UNREADABLE)
+    return not (reason in _FOR_GOOD or reason.startswith(_BY_RULES) or is_damaged)
 
 
 def queue_of(record: Record) -> str:

@@ -23,7 +23,7 @@ class RegionView:
     health: Literal["HEALTHY", "DEGRADED", "DOWN", "RECOVERING", "UNKNOWN"] = "HEALTHY"
     state: Literal["ACTIVE", "CORDONED", "DRAINING"] = "ACTIVE"
     depth: int = 0  # ready tasks by now: the reports, brought up to date
-    held_back: int = 0  # of them, of paused queues: nobody waits behind those
+    held_back: int = 0  # of them, of paused queues or run by nobody: no other waits behind those
     in_flight: int = 0  # tasks this router has sent and not heard of
     routers: int = 1  # live routers that send to it, this one included
     slots: int = 0  # live worker slots
@@ -33,7 +33,9 @@ class RegionView:
     age_s: float = 0.0  # of a full load report that would be as uncertain as these numbers
     full: bool = False  # the store refused for memory lately
     evicts: bool = False  # its Redis deletes keys when it is full, tasks among them
-    lacks: frozenset[str] = frozenset()  # durabilities that its Redis cannot give
+    lacks: Mapping[str, str] = field(
+        default_factory=dict[str, str],
+    )  # durabilities that its Redis cannot give -> why
     served: Mapping[str, frozenset[str]] = field(
         default_factory=dict[str, frozenset[str]],
     )  # queue -> handler names that some live worker runs ("*" = any)
@@ -41,6 +43,7 @@ class RegionView:
     ramp: float = 1.0  # how much of its share it may take while it recovers, 0..1
     trial: bool = False  # half-open: it may take one task now, which shows whether it is well
     kept_out: bool = False  # down, though it answers: it has flapped
+    out_for_s: float = 0.0  # how much longer it stays down at least; 0: nothing but probes says
     back_for_s: float = math.inf  # since it came back, give or take; inf: it was never out
     live_share: float = 1.0  # slots, of those that it is known to have when all is well
 
@@ -81,6 +84,7 @@ class Candidate:
     age_s: float | None = None  # of what is known of its load; None: nothing is
     health: str = ""
     trial: bool = False  # half-open: a task shows whether it is well again
+    details: Mapping[str, str] = field(default_factory=dict[str, str])  # of `reasons`, where known
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from tradewind.control import RegionState
 from tradewind.fingerprint import Body
 from tradewind.fleet import Fleet
 from tradewind.limits import DAY_MS
+from tradewind.policy.filters import details
 from tradewind.policy.rules import DEFAULT_RULE, UNSERVED
 from tradewind.state import State
 from tradewind.task import Draft, Failure, LiveWorker, Priority, QueueCounts, Record
@@ -230,6 +231,7 @@ def region(
         workers=workers,
         trial=view.trial,
         reasons=reasons,
+        details=details(view, reasons),
     )
     if (age_s := known_for_s(view)) is not None:
         shown.age.CopyFrom(_duration(age_s * 1_000))
@@ -357,6 +359,7 @@ def _candidate(candidate: Candidate) -> task_pb2.Candidate:
         reasons=candidate.reasons,
         health=_HEALTH.get(candidate.health),
         trial=candidate.trial,
+        details=candidate.details,
     )
     if math.isfinite(candidate.rtt_ms):
         shown.rtt.CopyFrom(_duration(candidate.rtt_ms))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tradewind.cli.orders import me
 from tradewind.cli.outcome import DONE, FAILED, Failed
 from tradewind.cli.session import Duration, examples, json_option, router_option, with_client
 from tradewind.cli.unserved import hint_unknown_queue
@@ -153,7 +154,7 @@ def redrive(
     """
     which = to_filter(flags, task_ids)
     return _work(
-        lambda client, dry: client.admin.redrive(which, dry_run=dry),
+        lambda client, dry: client.admin.redrive(which, dry_run=dry, by=me()),
         ("redrive", "redriven"),
         router,
         queue=which.queue,
@@ -180,7 +181,7 @@ def purge(
     """Delete dead tasks for good, payload and cause included; without a filter, all."""
     which = to_filter(flags, task_ids)
     return _work(
-        lambda client, dry: client.admin.purge(which, dry_run=dry),
+        lambda client, dry: client.admin.purge(which, dry_run=dry, by=me()),
         ("purge", "purged"),
         router,
         queue=which.queue,

@@ -8,8 +8,9 @@ from tradewind.cli.held import held_text, remedy_text
 from tradewind.cli.options import payload_of, task_options, to_options
 from tradewind.cli.outcome import DONE, FAILED
 from tradewind.cli.session import examples, json_option, router_option, with_client
-from tradewind.cli.unserved import UNSERVED
+from tradewind.cli.unserved import UNSERVED, is_unserved
 from tradewind.policy.choose import DETOUR, FAILOVER, HOME, NOWHERE, TRIAL
+from tradewind.policy.filters import NOBODY_RUNS_IT
 from tradewind.policy.rules import listed
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def explain(name: str, payload: str | None, router: str, *, as_json: bool, **fla
     out = show.console()
     out.print(headline(name, route))
     queue = options.get("queue", "default")
-    if route.region and route.rule == UNSERVED:
+    if is_unserved(route):
         out.print(show.text(f"It would wait there until a worker of queue {queue} runs it."))
     if held := held_line(name, queue, route):
         out.print(show.text(held, "yellow"))
@@ -113,10 +114,12 @@ def headline(name: str, route: "Route") -> "Text":
 def held_line(name: str, queue: str, route: "Route") -> str:
     """Say what would hold it back there by an operator's word; empty if nothing would."""
     why, region = route.waits_for, route.region
-    if not why:
+    if not why or why in NOBODY_RUNS_IT:
         return ""
     said = held_text(why, queue=queue, region=region, name=name)
-    return f"It would wait there: {said}; {remedy_text(why, queue=queue, region=region)}."
+    pinned = bool(route.fence_by.pin_region)
+    remedy = remedy_text(why, queue=queue, region=region, pinned=pinned)
+    return f"It would wait there: {said}; {remedy}."
 
 
 def _decided(route: "Route") -> str:

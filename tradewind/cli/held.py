@@ -5,7 +5,7 @@ from tradewind.policy.filters import DRAINING, PAUSED
 
 _REMEDIES = {
     PAUSED: "`tradewind resume {queue}` lets it start",
-    DRAINING: "it starts once that is ACTIVE again, or `tradewind evacuate {region}` moves it",
+    DRAINING: "nothing starts there until `tradewind activate {region}`",
 }
 
 
@@ -21,6 +21,12 @@ def held_text(waits_for: str, *, queue: str, region: str, name: str) -> str:
     return one_line(said.get(waits_for, unserved))
 
 
-def remedy_text(waits_for: str, *, queue: str, region: str) -> str:
-    """Give what would end it, as a clause; empty if that is not the operator's to say."""
-    return one_line(_REMEDIES.get(waits_for, "").format(queue=queue, region=region))
+def remedy_text(waits_for: str, *, queue: str, region: str, pinned: bool) -> str:
+    """Give what would end it, as a clause; empty if that is not the operator's to say.
+
+    Whether somebody runs it, or its fence holds another region, is not known here.
+    """
+    said = _REMEDIES.get(waits_for, "").format(queue=queue, region=region)
+    if waits_for == DRAINING and not pinned:
+        said += f"; `tradewind evacuate {region}` moves what may go elsewhere"
+    return one_line(said)

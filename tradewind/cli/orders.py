@@ -13,6 +13,7 @@ from tradewind.cli.unserved import hint_unknown_queue
 
 if TYPE_CHECKING:
     from tradewind.client import Client
+    from tradewind.client.admin import QueueOrdered
 
 _MEANS = {
     "ACTIVE": "it takes new work and starts what waits",
@@ -22,7 +23,7 @@ _MEANS = {
 
 _region = click.argument("region")
 _queue = click.argument("queue")
-_reason = click.option("--reason", default="", help="Why, for those who read it later.")
+reason_option = click.option("--reason", default="", help="Why, for those who read it later.")
 _force = click.option(
     "--force",
     is_flag=True,
@@ -36,7 +37,7 @@ _force = click.option(
     epilog=examples("tradewind drain us-east --reason 'disk is full'"),
 )
 @_region
-@_reason
+@reason_option
 @_force
 @router_option
 @json_option
@@ -53,7 +54,7 @@ def drain(region: str, reason: str, router: str, *, force: bool, as_json: bool) 
     epilog=examples("tradewind cordon us-east --reason 'upgrade at noon'"),
 )
 @_region
-@_reason
+@reason_option
 @_force
 @router_option
 @json_option
@@ -67,7 +68,7 @@ def cordon(region: str, reason: str, router: str, *, force: bool, as_json: bool)
     epilog=examples("tradewind activate us-east"),
 )
 @_region
-@_reason
+@reason_option
 @click.option("--force", is_flag=True, help="Also with fewer regions than a majority.")
 @router_option
 @json_option
@@ -81,14 +82,15 @@ def activate(region: str, reason: str, router: str, *, force: bool, as_json: boo
     epilog=examples("tradewind pause reports"),
 )
 @_queue
+@reason_option
 @router_option
 @json_option
-def pause(queue: str, router: str, *, as_json: bool) -> int:
+def pause(queue: str, reason: str, router: str, *, as_json: bool) -> int:
     """Start no task of a queue, in any region. It still takes new tasks, and what runs goes on."""
 
-    async def ask(client: "Client") -> int:
+    async def ask(client: "Client") -> "QueueOrdered":
         await hint_unknown_queue(client, queue)
-        return await client.admin.pause(queue, by=me())
+        return await client.admin.pause(queue, reason=reason, by=me())
 
     return _told(queue, with_client(router, ask), paused=True, as_json=as_json)
 
@@ -98,12 +100,19 @@ def pause(queue: str, router: str, *, as_json: bool) -> int:
     epilog=examples("tradewind resume reports"),
 )
 @_queue
+@reason_option
 @router_option
 @json_option
-def resume(queue: str, router: str, *, as_json: bool) -> int:
+def resume(queue: str, reason: str, router: str, *, as_json: bool) -> int:
     """Start tasks of a queue again, in every region."""
-    epoch = with_client(router, lambda client: client.admin.resume(queue, by=me()))
-    return _told(queue, epoch, paused=False, as_json=as_json)
+
+    async def ask(client: "Client") -> "QueueOrdered":
+        done = await client.admin.resume(queue, reason=reason, by=me())
+        if done.stood:
+            await hint_unknown_queue(client, queue)
+        return done
+
+    return _told(queue, with_client(router, ask), paused=False, as_json=as_json)
 
 
 def _order(router: str, region: str, state: str, reason: str, *, force: bool, as_json: bool) -> int:
@@ -118,20 +127,27 @@ def _order(router: str, region: str, state: str, reason: str, *, force: bool, as
     if as_json:
         show.emit({"region": found})
     else:
-        said = f"{found.name} is {found.state} (epoch {found.epoch}): {_MEANS[found.state]}"
-        click.echo(one_line(said))
+        state = f"{found.state}{_already(stood=found.stood)} (epoch {found.epoch})"
+        click.echo(one_line(f"{found.name} is {state}: {_MEANS[found.state]}"))
     return DONE
 
 
-def _told(queue: str, epoch: int, *, paused: bool, as_json: bool) -> int:
+def _told(queue: str, done: "QueueOrdered", *, paused: bool, as_json: bool) -> int:
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
 
     if as_json:
-        show.emit({"queue": queue, "paused": paused, "epoch": epoch})
-    else:
-        state = "is paused in every region" if paused else "starts tasks again"
-        click.echo(one_line(f"{queue} {state} (epoch {epoch})"))
+        show.emit({"queue": queue, "paused": paused, "epoch": done.epoch, "stood": done.stood})
+        return DONE
+    state = "is paused in every region" if paused else "starts tasks again"
+    if done.stood and not paused:
+        state = "was not paused"
+    stood = _already(stood=done.stood and paused)
+    click.echo(one_line(f"{queue} {state}{stood} (epoch {done.epoch})"))
     return DONE
+
+
+def _already(*, stood: bool) -> str:
+    return ", as it was already" if stood else ""
 
 
 def me() -> str:

@@ -7,6 +7,7 @@ import click
 
 from tradewind.cli.outcome import DONE
 from tradewind.cli.session import examples, json_option, router_option, with_client
+from tradewind.cli.text import with_detail
 from tradewind.cli.unserved import hint_unknown_queue
 from tradewind.policy import filters
 
@@ -66,7 +67,7 @@ def regions_sheet(found: "Sequence[RegionStatus]", silent: "Sequence[str]" = ())
             f"{each.live_slots:,}",
             str(each.workers),
         )
-        why = [reason for reason in each.reasons if reason not in _IN_THE_ROW]
+        notes = _notes(each)
         is_heard = each.name not in silent
         made.add(
             each.name,
@@ -75,9 +76,22 @@ def regions_sheet(found: "Sequence[RegionStatus]", silent: "Sequence[str]" = ())
             show.milliseconds(each.rtt_ms),
             *(load if is_heard else "-" * len(load)),
             show.seconds(each.age_s),
-            below=[show.text(f"takes no new tasks: {', '.join(why)}", "dim")] if why else (),
+            below=[show.text(line, "dim") for line in notes],
         )
     return made
+
+
+def _notes(region: "RegionStatus") -> list[str]:
+    """Say what keeps new tasks out, as far as the row does not."""
+    said = region.details
+    why = [with_detail(each, said) for each in region.reasons if each not in _NOT_OF_ALL]
+    notes = [f"takes no new tasks: {', '.join(why)}"] if why else []
+    down = [each for each in (filters.DOWN, filters.KEPT_OUT) if each in region.reasons]
+    notes += [with_detail(each, said) for each in down if each in said]
+    if filters.DURABILITY in region.reasons:
+        cause = said.get(filters.DURABILITY, "its Redis cannot keep them")
+        notes.append(f"takes no tasks of queues with durability {cause}; see `tradewind doctor`")
+    return notes
 
 
 def health_text(region: "RegionStatus") -> str:
@@ -91,6 +105,9 @@ def health_text(region: "RegionStatus") -> str:
 _IN_THE_ROW = filters.BY_OPERATOR | frozenset(
     {filters.DOWN, filters.KEPT_OUT, filters.HALF_OPEN, filters.UNKNOWN}
 )
+
+
+_NOT_OF_ALL = _IN_THE_ROW | {filters.DURABILITY}
 
 
 @click.command(

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from tradewind.cli import show
 from tradewind.cli.sheet import Column, Sheet
+from tradewind.cli.text import with_detail
 from tradewind.policy import filters
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ def route_sheet(route: "Route") -> Sheet:
             f"{each.share:.0%}" if each.eligible else "-",
             "█" * round(each.share * _BAR),
             show.seconds(each.age_s),
-            filters.OUTSIDE_FENCE if is_fence(each.excluded_by) else each.excluded_by,
+            filters.OUTSIDE_FENCE
+            if is_fence(each.excluded_by)
+            else with_detail(each.excluded_by, each.details),
         )
         notes = (score_text(each) if starts else "", _others(each))
         below = [show.text(note, "dim") for note in notes if note]
@@ -56,7 +59,7 @@ def route_sheet(route: "Route") -> Sheet:
 
 def _others(candidate: "Candidate") -> str:
     """Give what else speaks against a region."""
-    others = candidate.reasons[1:]
+    others = [with_detail(reason, candidate.details) for reason in candidate.reasons[1:]]
     return f"also {', '.join(others)}" if others else ""
 
 

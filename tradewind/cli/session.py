@@ -67,9 +67,13 @@ def json_option(command: F) -> F:
 
 
 def with_client(
-    router: str, work: "Callable[[Client], Awaitable[T]]", *, may_wait: bool = False
+    router: str,
+    work: "Callable[[Client], Awaitable[T]]",
+    *,
+    may_wait: bool = False,
+    within_s: float = math.inf,
 ) -> T:
-    """Run `work` with a client that is connected. Raises RouterUnreachable.
+    """Run `work` with a client that is connected `within_s`, or in 5 s. Raises RouterUnreachable.
 
     To be called by a command: errors name its arguments.
 
@@ -86,7 +90,7 @@ def with_client(
     async def session() -> T:
         async with Client(router) as client:
             async with slow(f"Still connecting to the router at {router}."):
-                await client.connect(_CONNECT_S)
+                await client.connect(min(_CONNECT_S, within_s))
             if may_wait:
                 return await work(client)
             said = f"Still waiting for an answer of the router at {router}."

@@ -1,9 +1,10 @@
 """tradewind submit: one task, or a file of them."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,17 +16,22 @@ from tradewind.cli.options import parse_json, payload_of, task_options, to_optio
 from tradewind.cli.outcome import DONE, Failed, Unusable
 from tradewind.cli.session import examples, json_option, router_option, slow, with_client
 from tradewind.cli.text import one_line
-from tradewind.cli.unserved import UNSERVED, warn_unserved
-from tradewind.cli.waiting import wait_timeout_option, waiting_for
-from tradewind.errors import TaskDead, TaskEnded, TradewindError, WaitOver
+from tradewind.cli.unserved import is_unserved, warn_unserved
+from tradewind.cli.waiting import Patience, wait_timeout_option, waiting_for
+from tradewind.errors import NoAnswer, TaskDead, TaskEnded, TradewindError, WaitOver
+from tradewind.policy.filters import NOBODY_RUNS_IT
 
 if TYPE_CHECKING:
     from tradewind.client import Client, Receipt, TaskOptions, TaskRequest, TaskView
+    from tradewind.client.specs import Args
 
 JSON_TYPE = "application/json"
 
 # Submits under way at once from a file: enough to fill messages.
 _UNDER_WAY = 512
+
+# Before its end by our clock a call may end by gRPC's.
+_NEARLY_S = 0.1
 
 # Problems of single lines that are printed; the rest is counted.
 _SHOWN_PROBLEMS = 10
@@ -56,8 +62,8 @@ _SHOWN_PROBLEMS = 10
     help="Wait for the end and print the result; with --from a line for each task.",
 )
 @wait_timeout_option(
-    "As --wait, for no longer than this; then exit 1. The task goes on. With --from it counts for "
-    "each task"
+    "As --wait, for no longer than this, the submit included; then exit 1. A task that was taken "
+    "goes on. With --from it counts for each task"
 )
 @router_option
 @json_option
@@ -74,13 +80,15 @@ def submit(
 ) -> int:
     """Submit a task for the handler NAME; its payload is JSON, or read from stdin with -."""
     wait = wait or wait_timeout is not None
-    options = to_options(flags)
+    options, patience = to_options(flags), Patience(wait_timeout)
     if source is not None:
         if payload is not None:
             raise click.UsageError("give JSON or --from, not both")
         requests = list(read_tasks(source, name, options, "nothing was submitted"))
         lines = _Lines(requests, name, wait, wait_timeout, as_json)
-        return with_client(router, lambda client: _many(client, lines), may_wait=True)
+        return with_client(
+            router, lambda client: _many(client, lines), may_wait=True, within_s=patience.limit_s
+        )
     if name is None:
         raise click.UsageError("give the NAME of a handler, or --from FILE.jsonl")
     args = payload_of(payload, options.get("content_type"))
@@ -88,9 +96,10 @@ def submit(
     return with_client(
         router,
         lambda client: _one(
-            client, name, args, options, as_json=as_json, wait=wait, limit=wait_timeout
+            client, name, args, options, as_json=as_json, wait=wait, patience=patience
         ),
         may_wait=True,
+        within_s=patience.limit_s,
     )
 
 
@@ -102,24 +111,27 @@ async def _one(
     *,
     as_json: bool,
     wait: bool,
-    limit: timedelta | None,
+    patience: Patience,
 ) -> int:
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
 
     async with slow("Still waiting for the router to take the task."):
-        receipt = await client.submit(name, args, **options)
+        try:
+            receipt = await _handed_in(client, name, args, options, patience)
+        except NoAnswer as error:
+            if patience.left_s() > _NEARLY_S:  # it is the router that had no more time
+                raise
+            raise Failed(one_line(typed(error))) from None
     if as_json and not wait:
         show.emit(receipt)
     elif not as_json:
         click.echo(_receipt_text(receipt), err=wait)
-    if receipt.rule == UNSERVED:
-        stop = f"Ctrl-C stops waiting, `tradewind cancel {receipt.task_id}` ends the task."
-        advice = stop if wait and limit is None else ""
-        await warn_unserved(client, name, options.get("queue", "default"), advice=advice)
-    _warn_held(receipt, name, options.get("queue", "default"))
     if not wait:
+        await _warn(client, receipt, name, options)
         return DONE
-    async with waiting_for(receipt.task_id, limit):
+    async with waiting_for(receipt.task_id, patience):
+        stop = f"Ctrl-C stops waiting, `tradewind cancel {receipt.task_id}` ends the task."
+        await _warn(client, receipt, name, options, "" if patience.is_limited else stop)
         view = await client.wait(receipt.task_id)
     if as_json:
         show.emit(show.task_json(view))
@@ -128,13 +140,33 @@ async def _one(
     return DONE
 
 
-def _warn_held(receipt: "Receipt", name: str, queue: str) -> None:
+async def _handed_in(
+    client: "Client", name: str, args: "Args", options: "TaskOptions", patience: Patience
+) -> "Receipt":
+    """Submit while there is patience. Raises as `Client.submit`."""
+    from tradewind.client.core import DEADLINE_S  # noqa: PLC0415 - gRPC is slow to import
+
+    left_s = min(DEADLINE_S, max(patience.left_s(), 0.001))
+    return await client.submit(name, args, deadline=left_s, **options)
+
+
+async def _warn(
+    client: "Client", receipt: "Receipt", name: str, options: "TaskOptions", advice: str = ""
+) -> None:
+    """Warn on stderr of what keeps the task from starting."""
+    if is_unserved(receipt):
+        await warn_unserved(client, name, options.get("queue", "default"), advice=advice)
+    _warn_held(receipt, name, options)
+
+
+def _warn_held(receipt: "Receipt", name: str, options: "TaskOptions") -> None:
     """Warn on stderr of what an operator's order holds back."""
-    why, region = receipt.waits_for, receipt.region
-    if not why:
+    why, region, queue = receipt.waits_for, receipt.region, options.get("queue", "default")
+    if not why or why in NOBODY_RUNS_IT:
         return
     said = held_text(why, queue=queue, region=region, name=name)
-    remedy = remedy_text(why, queue=queue, region=region)
+    pinned = bool(options.get("pin_region"))
+    remedy = remedy_text(why, queue=queue, region=region, pinned=pinned)
     click.echo(f"Warning: {said}; the task is kept and waits: {remedy}.", err=True)
 
 
@@ -145,12 +177,20 @@ class _Lines:
     requests: "list[TaskRequest]"
     name: str | None  # of the handler, given once for all
     wait: bool
-    limit: timedelta | None  # of the wait for one task
+    limit: timedelta | None  # for one task
     as_json: bool
 
     def problem(self, error: TradewindError) -> str:
         """Give the sentence; in the words of the file, if that holds more than payloads."""
         return one_line(str(error) if self.name is None else typed(error))
+
+
+async def _ended(client: "Client", receipt: "Receipt", patience: Patience) -> "TaskView":
+    left_s = patience.left_s() if patience.is_limited else None
+    try:
+        return await client.wait(receipt.task_id, left_s)
+    except WaitOver:  # it speaks of what was left
+        raise WaitOver(receipt.task_id, patience.limit_s) from None
 
 
 async def _many(client: "Client", lines: _Lines) -> int:
@@ -159,7 +199,6 @@ async def _many(client: "Client", lines: _Lines) -> int:
     from tradewind.cli import show  # noqa: PLC0415
 
     requests, wait = lines.requests, lines.wait
-    limit_s = None if lines.limit is None else lines.limit.total_seconds()
     room = asyncio.Semaphore(_UNDER_WAY)
     accepted = duplicates = 0
     unserved: set[tuple[str, str]] = set()
@@ -171,18 +210,21 @@ async def _many(client: "Client", lines: _Lines) -> int:
         async def one(request: "TaskRequest") -> "Receipt | TaskView | TradewindError":
             nonlocal accepted, duplicates
             async with room:
+                patience = Patience(lines.limit)
                 try:
-                    receipt = await client.submit(request.name, request.args, **request.options)
+                    receipt = await _handed_in(
+                        client, request.name, request.args, request.options, patience
+                    )
                     accepted += 1
                     duplicates += receipt.duplicate
                     where = (request.name, request.options.get("queue", "default"))
-                    if receipt.rule == UNSERVED and where not in unserved:
+                    if is_unserved(receipt) and where not in unserved:
                         unserved.add(where)
                         await warn_unserved(client, *where)
                     if receipt.waits_for and where not in held:
                         held.add(where)
-                        _warn_held(receipt, *where)
-                    return await client.wait(receipt.task_id, limit_s) if wait else receipt
+                        _warn_held(receipt, request.name, request.options)
+                    return await _ended(client, receipt, patience) if wait else receipt
                 except TradewindError as error:
                     return error
                 finally:
@@ -287,8 +329,15 @@ def read_tasks(
             yield request
 
 
+def _no_such(option: str, known: "Collection[str]") -> str:
+    near = get_close_matches(option[:100], list(known), n=1)
+    meant = f" (did you mean {near[0]}?)" if near else ""
+    listed = ", ".join(("name", "args", *known))
+    return f"no such option: {option}{meant}; a line may have {listed}"
+
+
 def _request(line: bytes, name: str | None, options: "TaskOptions") -> "TaskRequest":
-    from tradewind.client import TaskRequest  # noqa: PLC0415 - gRPC is slow to import
+    from tradewind.client import TaskOptions, TaskRequest  # noqa: PLC0415 - slow to import
 
     value = parse_json(line)
     if name is not None:
@@ -301,5 +350,7 @@ def _request(line: bytes, name: str | None, options: "TaskOptions") -> "TaskRequ
     args = members.pop("args", None)
     if args is not None and not isinstance(args, dict):
         raise TypeError("args must be an object: its members are the handler's arguments")
+    for option in members.keys() - TaskOptions.__annotations__.keys():
+        raise TypeError(_no_such(option, TaskOptions.__annotations__))
     own = cast("TaskOptions", members)
     return TaskRequest(handler, cast("dict[str, Any] | None", args), {**options, **own})

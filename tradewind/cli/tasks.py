@@ -9,7 +9,7 @@ import click
 from tradewind.cli.held import held_text, remedy_text
 from tradewind.cli.outcome import DONE, FAILED
 from tradewind.cli.session import examples, json_option, router_option, with_client
-from tradewind.cli.waiting import wait_timeout_option, waiting_for
+from tradewind.cli.waiting import Patience, wait_timeout_option, waiting_for
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -67,11 +67,11 @@ def watch(task_id: str, wait_timeout: timedelta | None, router: str, *, as_json:
     """Follow a task until nothing can change it any more. Exits 1 unless it completed."""
     from tradewind.cli import show  # noqa: PLC0415 - rich is slow to import
 
-    out = show.console()
+    out, patience = show.console(), Patience(wait_timeout)
 
     async def follow(client: "Client") -> int:
         code = FAILED
-        async with waiting_for(task_id, wait_timeout), aclosing(client.watch(task_id)) as views:
+        async with waiting_for(task_id, patience), aclosing(client.watch(task_id)) as views:
             async for view in views:
                 if as_json:
                     show.emit(show.task_json(view), line=True)
@@ -222,7 +222,9 @@ def facts(view: "TaskView") -> "Facts":
     asked = ", cancel requested" if view.cancel_requested else ""
     made.add("state", show.state(state).append(asked))
     if held := _held(view):
-        remedy = remedy_text(view.waits_for, queue=view.queue, region=view.region)
+        remedy = remedy_text(
+            view.waits_for, queue=view.queue, region=view.region, pinned=bool(view.pin_region)
+        )
         made.add("waits", f"{held}{remedy and f'; {remedy}'}")
     made.add("region", f"{view.region}, partition {view.partition}")
     made.add("fence", ", ".join(view.fence))

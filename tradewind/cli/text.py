@@ -1,6 +1,7 @@
 """Text that others wrote, made fit for a terminal. Imports nothing: errors are shown by it, too."""
 
 import re
+from collections.abc import Mapping
 
 # What a terminal would obey or a reader could be fooled by: C0 but newline, DEL and C1, lone
 # surrogates (which cannot be encoded either), and the marks that change the direction of text.
@@ -34,3 +35,9 @@ def _shown(found: re.Match[str]) -> str:
     if char == _DEL:
         return "\u2421"
     return chr(_PICTURES + ord(char)) if char < " " else "\ufffd"
+
+
+def with_detail(reason: str, details: Mapping[str, str]) -> str:
+    """Give a reason, and what more is known of it."""
+    said = details.get(reason)
+    return f"{reason} ({said})" if said else reason

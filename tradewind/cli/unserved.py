@@ -6,14 +6,20 @@ import click
 
 from tradewind.cli.text import one_line
 from tradewind.errors import TradewindError
+from tradewind.policy.filters import NOBODY_RUNS_IT
 from tradewind.policy.rules import UNSERVED
 
 if TYPE_CHECKING:
-    from tradewind.client import Client
+    from tradewind.client import Client, Receipt, Route
 
-__all__ = ["UNSERVED", "hint_unknown_queue", "warn_unserved"]
+__all__ = ["UNSERVED", "hint_unknown_queue", "is_unserved", "warn_unserved"]
 
 _NAMED = 8  # handlers, or queues, that are listed
+
+
+def is_unserved(of: "Receipt | Route") -> bool:
+    """Whether the task is, or would be, where no live worker runs it, whatever decided that."""
+    return bool(of.region) and (of.rule == UNSERVED or of.waits_for in NOBODY_RUNS_IT)
 
 
 async def warn_unserved(client: "Client", name: str, queue: str, *, advice: str = "") -> None:

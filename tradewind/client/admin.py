@@ -1,10 +1,10 @@
 """What operators ask a router: regions, queues, workers, dead tasks."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -46,6 +46,22 @@ class RegionStatus:
     age_s: float | None = None  # of what is known of its load; None: nothing is
     trial: bool = False  # half-open: DOWN, and tried with one task at a time
     reasons: tuple[str, ...] = ()  # what keeps new tasks out of it, in the words of `explain`
+    details: Mapping[str, str] = field(default_factory=dict[str, str])  # of `reasons`, if known
+
+
+@dataclass(frozen=True, slots=True)
+class RegionOrdered(RegionStatus):
+    """A region after an order. `stood`: it was so already, and nothing was changed."""
+
+    stood: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOrdered:
+    """A pause or its end: the epoch that has it. `stood`: it was so already."""
+
+    epoch: int
+    stood: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,25 +201,29 @@ class Admin:
             silent_regions=tuple(reply.silent_regions),
         )
 
-    async def redrive(self, which: DeadFilter, *, dry_run: bool = False) -> tuple[int, Silent]:
-        """Make dead tasks ready again; how many were, or in a dry run would be.
+    async def redrive(
+        self, which: DeadFilter, *, dry_run: bool = False, by: str = ""
+    ) -> tuple[int, Silent]:
+        """Make dead tasks ready again; how many were, or in a dry run would be. `by`: who asks.
 
         Those that their fence no longer permits where they are stay dead. A call works for some
         seconds: repeat it until it gives 0. Raises StoreFull if a region has no room.
         """
         request = admin_pb2.RedriveDeadTasksRequest(filter=_filter(which), dry_run=dry_run)
-        reply = await self._ask(self._stub.RedriveDeadTasks, request)
+        reply = await self._order(self._stub.RedriveDeadTasks, request, by, _DEADLINE_S)
         return reply.count, tuple(reply.silent_regions)
 
-    async def purge(self, which: DeadFilter, *, dry_run: bool = False) -> tuple[int, Silent]:
+    async def purge(
+        self, which: DeadFilter, *, dry_run: bool = False, by: str = ""
+    ) -> tuple[int, Silent]:
         """Delete dead tasks for good; how many were, or would be. As `redrive`."""
         request = admin_pb2.PurgeDeadTasksRequest(filter=_filter(which), dry_run=dry_run)
-        reply = await self._ask(self._stub.PurgeDeadTasks, request)
+        reply = await self._order(self._stub.PurgeDeadTasks, request, by, _DEADLINE_S)
         return reply.count, tuple(reply.silent_regions)
 
     async def set_region_state(
         self, region: str, state: str, *, reason: str = "", force: bool = False, by: str = ""
-    ) -> RegionStatus:
+    ) -> RegionOrdered:
         """Say what a region may do: ACTIVE, CORDONED or DRAINING; returns it as it is then.
 
         `by`: who asks, for those who read it later. Raises InvalidTask, LastRegion unless `force`,
@@ -217,10 +237,16 @@ class Admin:
             force=force,
         )
         reply = await self._order(self._stub.SetRegionState, request, by)
-        return _region(reply.region)
+        return RegionOrdered(**_facts(reply.region), stood=reply.stood)
 
     async def evacuate(
-        self, region: str, *, rate_per_s: float = 0, dry_run: bool = False, by: str = ""
+        self,
+        region: str,
+        *,
+        rate_per_s: float = 0,
+        dry_run: bool = False,
+        reason: str = "",
+        by: str = "",
     ) -> AsyncGenerator[EvacuationStatus, None]:
         """Have what waits in a region moved out, and tell how far that is until it is done.
 
@@ -228,7 +254,7 @@ class Admin:
         `dry_run`: how many would move, once. Raises as above, and RegionTakesWork.
         """
         request = admin_pb2.EvacuateRegionRequest(
-            region=region, rate_per_second=rate_per_s, dry_run=dry_run
+            region=region, rate_per_second=rate_per_s, dry_run=dry_run, reason=reason
         )
         replies = self._router.stream(self._stub.EvacuateRegion, request, _by(by))
         try:
@@ -253,25 +279,31 @@ class Admin:
         reply = await self._order(self._stub.RetargetMove, request, by)
         return Retargeted(task_of(reply.task), reply.ended, reply.may_run_twice)
 
-    async def pause(self, queue: str, *, by: str = "") -> int:
-        """Let nothing of a queue start, in any region; returns the epoch. Raises as above."""
-        request = admin_pb2.PauseQueueRequest(queue=queue)
-        return (await self._order(self._stub.PauseQueue, request, by)).epoch
+    async def pause(self, queue: str, *, reason: str = "", by: str = "") -> QueueOrdered:
+        """Let nothing of a queue start, in any region. Raises as above."""
+        request = admin_pb2.PauseQueueRequest(queue=queue, reason=reason)
+        reply = await self._order(self._stub.PauseQueue, request, by)
+        return QueueOrdered(reply.epoch, reply.stood)
 
-    async def resume(self, queue: str, *, by: str = "") -> int:
-        """Let a paused queue start again, in every region; returns the epoch. Raises as above."""
-        request = admin_pb2.ResumeQueueRequest(queue=queue)
-        return (await self._order(self._stub.ResumeQueue, request, by)).epoch
+    async def resume(self, queue: str, *, reason: str = "", by: str = "") -> QueueOrdered:
+        """Let a paused queue start again, in every region. Raises as above."""
+        request = admin_pb2.ResumeQueueRequest(queue=queue, reason=reason)
+        reply = await self._order(self._stub.ResumeQueue, request, by)
+        return QueueOrdered(reply.epoch, reply.stood)
 
     @property
     def _stub(self) -> "AdminServiceAsyncStub":
         return AdminServiceStub(self._router.channel)
 
     async def _order(
-        self, method: Callable[..., Awaitable[Reply]], request: Message, by: str
+        self,
+        method: Callable[..., Awaitable[Reply]],
+        request: Message,
+        by: str,
+        timeout_s: float = _ORDER_DEADLINE_S,
     ) -> Reply:
         try:
-            return await self._router.unary(method, request, _ORDER_DEADLINE_S, _by(by))
+            return await self._router.unary(method, request, timeout_s, _by(by))
         except Refusal as refusal:
             raise refusal.error from None
 
@@ -316,20 +348,25 @@ def _audit_entry(sent: admin_pb2.AuditRecord) -> AuditEntry:
 
 
 def _region(region: admin_pb2.Region) -> RegionStatus:
-    return RegionStatus(
-        name=region.name,
-        state=short_name(task_pb2.RegionState.Name(region.state)),
-        health=short_name(task_pb2.Health.Name(region.health)),
-        rtt_ms=milliseconds(region.rtt) if region.HasField("rtt") else None,
-        expected_wait_s=seconds(region.expected_wait) if region.HasField("expected_wait") else None,
-        pending=region.pending,
-        live_slots=region.live_slots,
-        workers=region.workers,
-        epoch=region.epoch,
-        age_s=seconds(region.age) if region.HasField("age") else None,
-        trial=region.trial,
-        reasons=tuple(region.reasons),
-    )
+    return RegionStatus(**_facts(region))
+
+
+def _facts(of: admin_pb2.Region) -> dict[str, Any]:
+    return {
+        "name": of.name,
+        "state": short_name(task_pb2.RegionState.Name(of.state)),
+        "health": short_name(task_pb2.Health.Name(of.health)),
+        "rtt_ms": milliseconds(of.rtt) if of.HasField("rtt") else None,
+        "expected_wait_s": seconds(of.expected_wait) if of.HasField("expected_wait") else None,
+        "pending": of.pending,
+        "live_slots": of.live_slots,
+        "workers": of.workers,
+        "epoch": of.epoch,
+        "age_s": seconds(of.age) if of.HasField("age") else None,
+        "trial": of.trial,
+        "reasons": tuple(of.reasons),
+        "details": dict(of.details),
+    }
 
 
 def _queue(queue: admin_pb2.QueueStats) -> QueueStatus:

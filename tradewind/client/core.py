@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # a name of the stubs only
     from tradewind.v1.router_pb2_grpc import RouterServiceAsyncStub
 
 # The router remembers a request_id for this long: a later repeat could be a second task.
+DEADLINE_S = 30.0  # of a call, its repeats included, unless something else is said
 _LONGEST_S = REQUEST_ID_WINDOW_MS / SECOND_MS
 
 # Tells the router whether an earlier attempt may have reached it.
@@ -71,7 +72,7 @@ class Client:
         *,
         origin_region: str = "",
         tenant: str = "",
-        deadline: float = 30.0,
+        deadline: float = DEADLINE_S,
         credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         """Take HOST:PORT of a router; nothing is opened before the first call."""

@@ -32,7 +32,7 @@ class Receipt:
     possible_duplicate: bool = False  # the region that would know was unreachable
     replication_unconfirmed: bool = False  # stored, but not yet as durably as the queue asks
     rule: str = ""  # what decided the region
-    waits_for: str = ""  # an operator's order that holds it back: paused or draining
+    waits_for: str = ""  # what holds it back: an operator's order, or that nobody there runs it
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Route:
     refusal: str = ""  # ... and what it would be told
     dedup_by: str = ""  # what a repeat is recognised by, in ledger_home: key, payload, request_id
     matched: str = ""  # the rule that matched; empty if none did
-    waits_for: str = ""  # what would hold it back there: paused
+    waits_for: str = ""  # what would hold it back there: paused, or that nobody runs it
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +260,7 @@ def _candidate(each: task_pb2.Candidate) -> Candidate:
         else None,
         age_s=seconds(each.age) if each.HasField("age") else None,
         health=short_name(task_pb2.Health.Name(each.health)) if each.health else "",
+        details=dict(each.details),
         trial=each.trial,
     )
 
@@ -270,8 +271,15 @@ def _stays(task: task_pb2.Task) -> tuple[Stay, ...]:
     began = _maybe(task, "created_at", task.created_at)
     for number, hop in enumerate(task.hops, 1):
         at = moment(hop.at) if hop.HasField("at") else None
-        ended = at if number < len(task.hops) else _maybe(task, "finished_at", task.finished_at)
         state = state_of(hop.state)
+        if number < len(task.hops):
+            ended = at
+        else:
+            ended = _maybe(task, "finished_at", task.finished_at)
+            if began and ended and ended < began:
+                # One that came as the dead letter it was rests here; else the clocks differ.
+                rests = state is State.DEAD_LETTER and not hop.attempts
+                ended = None if rests else began
         found.append(Stay(hop.region, state, hop.attempts, hop.reason, at, began, ended))
         began = ended
     return tuple(found)

@@ -26,6 +26,6 @@ class RegionSilent(TradewindError):
         """`regions` that did not answer."""
         self.regions = tuple(regions)
         super().__init__(
-            f"no answer from region {', '.join(self.regions)}; ask again once it answers: "
-            "`tradewind regions` tells",
+            f"no answer from region {', '.join(self.regions)}: what it holds is kept there and "
+            "goes on once it is back; ask again then (`tradewind regions` tells)",
         )

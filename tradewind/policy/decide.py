@@ -100,6 +100,10 @@ class Weighed:
             )
         return drawn
 
+    def is_unserved(self, region: str) -> bool:
+        """Whether workers are known in `region` and none runs them, so that they would wait."""
+        return any(o.name == region and filters.NO_HANDLER in o.excluded for o in self.pool)
+
     def shared(self, shares: dict[str, float]) -> "Weighed":
         """The same with other shares, of regions that are in."""
         if shares == self.choice.shares:
@@ -124,6 +128,7 @@ class Weighed:
                 age_s=known_for_s(option.view),
                 health=option.view.health,
                 trial=option.view.trial,
+                details=filters.details(option.view, option.excluded) if option.excluded else {},
             )
             for option in self._options
         )
@@ -282,7 +287,10 @@ def refusal(decision: Decision, fleet: Fleet, *, draw: float = 0.0) -> Tradewind
         for region, reason in reasons.items()
         if reason not in filters.BY_POLICY and reason != filters.NOT_AFFINITY
     }
-    listed = ", ".join(f"{region}: {reason}" for region, reason in (permitted or reasons).items())
+    more = {c.region: _told(c) for c in decision.candidates}
+    listed = ", ".join(
+        f"{region}: {reason}{more[region]}" for region, reason in (permitted or reasons).items()
+    )
     if not permitted:
         return NoRegionPermitted(
             f"residency, pin and weights leave no region ({listed}); change the task, or the "
@@ -295,6 +303,14 @@ def refusal(decision: Decision, fleet: Fleet, *, draw: float = 0.0) -> Tradewind
         low_ms, high_ms = defaults.REJECT_RETRY_MIN_MS, defaults.REJECT_RETRY_MAX_MS
         found.retry_after_ms = low_ms + round(draw * (high_ms - low_ms))
     return found
+
+
+def _told(candidate: Candidate) -> str:
+    reason = candidate.excluded_by
+    said = candidate.details.get(reason, "") if reason in filters.TOLD_WHEN_REFUSED else ""
+    if reason == filters.DURABILITY:
+        said = f"{said}{said and '; '}see `tradewind doctor`"
+    return f" ({said})" if said else ""
 
 
 def _unseen(name: str) -> RegionView:

@@ -4,6 +4,7 @@ Reasons are short, stable strings: people read them in `explain`, programs compa
 first reason, in the order of this list, is the one shown.
 """
 
+import math
 from collections.abc import Collection
 
 from tradewind.fleet import Fleet, Region
@@ -42,6 +43,8 @@ DOUBTS = frozenset({NO_WORKER, NO_HANDLER, KEPT_OUT, HALF_OPEN, UNKNOWN, WAIT})
 NOBODY_RUNS_IT = frozenset({NO_WORKER, NO_HANDLER})
 # Of what `conditions` gives: all else is the same for any task.
 OF_A_TASK = frozenset({DURABILITY, NO_HANDLER})
+# Whose details a refusal tells: they say what to do, and stay the same for a while.
+TOLD_WHEN_REFUSED = frozenset({DURABILITY, BACKLOG})
 
 _STATES = {"CORDONED": CORDONED, "DRAINING": DRAINING}
 
@@ -93,6 +96,26 @@ def _unfit(view: RegionView, fleet: Fleet, queue: str) -> list[str]:
     """Return what its Redis is not set up for."""
     found = [DURABILITY] if fleet.queue(queue).durability in view.lacks else []
     return [*found, EVICTS] if view.evicts else found
+
+
+def details(view: RegionView, reasons: Collection[str]) -> dict[str, str]:
+    """Say more of those of `reasons` of which more is known: causes, numbers, how long."""
+    said = {
+        DURABILITY: "; ".join(f"{asked}: {why}" for asked, why in view.lacks.items()),
+        BACKLOG: f"{view.held_back} of {view.depth} ready tasks are paused or run by nobody"
+        if view.held_back
+        else "",
+        DOWN: f"for {_span(view.out_for_s)} more at least" if view.out_for_s else "",
+        KEPT_OUT: f"it went down again and again; for {_span(view.out_for_s)} more"
+        if view.out_for_s
+        else "",
+    }
+    return {reason: text for reason in reasons if (text := said.get(reason, ""))}
+
+
+def _span(seconds: float) -> str:
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes} min" if minutes > 1 else f"{math.ceil(seconds)} s"
 
 
 def nobody(view: RegionView, fleet: Fleet, queue: str, name: str) -> str:

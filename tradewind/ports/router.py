@@ -184,6 +184,10 @@ class Reads(Protocol):
         """Tasks by queue, summed over all partitions."""
         ...
 
+    async def parked(self) -> Mapping[tuple[str, str], int]:
+        """Ready tasks by queue and handler that were put aside by workers that do not run them."""
+        ...
+
     async def oldest(self) -> Mapping[tuple[str, Priority], int]:
         """For how long, in ms, the longest waiting task of (queue, priority) could have started.
 

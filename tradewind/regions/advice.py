@@ -73,7 +73,7 @@ def _leaky_fences(fleet: Fleet) -> Iterator[str]:
             continue
         inside = set(fleet.inside(rule.residency))
         leaks = [
-            by.name
+            by
             for by in fleet.rules[:place]
             if not inside.issuperset(fleet.inside(by.residency))
             and matches_may_meet(by.match, rule.match)
@@ -81,8 +81,26 @@ def _leaky_fences(fleet: Fleet) -> Iterator[str]:
         if leaks:
             yield (
                 f"the fence {listed(rule.residency)} of rule {rule.name} does not hold for tasks "
-                f"that {' or '.join(leaks)} before it takes: put fences first"
+                f"that {' or '.join(by.name for by in leaks)} before it takes: "
+                f"{_remedy(fleet, rule, leaks)}"
             )
+
+
+def _remedy(fleet: Fleet, rule: Rule, leaks: Sequence[Rule]) -> str:
+    """Say what makes a fence hold. Rules with fences of their own cannot all come first."""
+    fences = [by for by in leaks if by.residency]
+    if not fences:
+        return "put fences first"
+    inside = set(fleet.inside(rule.residency))
+    if all(inside.issubset(fleet.inside(by.residency)) for by in fences):
+        return f"put {rule.name} first, its fence is the narrower one"
+    both = inside.intersection(*(fleet.inside(by.residency) for by in fences))
+    if not both:
+        return "no region is inside both fences: change a match so that no task is in both"
+    return (
+        "put a rule in front that matches what is in both, fenced to a group of "
+        f"{', '.join(name for name in fleet.regions if name in both)} alone"
+    )
 
 
 def _lonely_fences(fleet: Fleet) -> Iterator[str]:
@@ -146,12 +164,12 @@ def _unseen_durability(fleet: Fleet) -> Iterator[str]:
     for durability, names in by_durability.items():
         queues = f"queue{'s' if len(names) > 1 else ''} {', '.join(names)}"
         yield (
-            f"durability {durability} of {queues} needs {_NEEDS[durability]}, which this file "
+            f"durability {durability} of {queues} needs {NEEDS[durability]}, which this file "
             "cannot tell: routers ask each region's Redis, and send such tasks to none that cannot"
         )
 
 
-_NEEDS = {
+NEEDS = {
     "fsync": "an append-only file, and Redis 7.2 or appendfsync always",
     "replica": "a replica of each primary",
 }

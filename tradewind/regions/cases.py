@@ -87,6 +87,10 @@ class StateSection(Section):
     live: Percent = 1.0
     age: _Span = 0.0
     full: bool = False
+    evicts: bool = False
+    lacks: list[Literal["fsync", "replica"]] = Field(
+        default_factory=list[Literal["fsync", "replica"]]
+    )
     served: dict[str, list[_Text]] | None = None
     unserved_for: _Span | None = None
 
@@ -348,6 +352,8 @@ def _view(name: str, state: StateSection, draft: Draft, fleet: Fleet) -> RegionV
         service_s=state.service / 1000,
         age_s=state.age / 1000,
         full=state.full,
+        evicts=state.evicts,
+        lacks=dict.fromkeys(state.lacks, "so says the case"),
         served={
             queue: frozenset(handlers)
             for queue, handlers in (served if state.served is None else state.served).items()

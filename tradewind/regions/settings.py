@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 
 from tradewind.fleet import Fleet, Region, Rule
 from tradewind.policy.rules import listed
+from tradewind.regions.advice import NEEDS
 from tradewind.regions.changes import window_ms
 from tradewind.regions.units import duration_text, share_text
 
@@ -88,13 +89,21 @@ def _queues(old: Fleet, new: Fleet) -> Iterator[str]:
 
     before, after = by_name(old), by_name(new)
     usual = _flat(old.default_queue), _flat(new.default_queue)
-    yield from _lines("queues.default.", *usual)
+    yield from _lines("queues.default.", *usual, _durability(*usual))
     for name in sorted((old.queues.keys() | new.queues.keys()) - {"default"}):
         was, now = before(name), after(name)
         for key in was.keys() & now.keys():
             if (was[key], now[key]) == (usual[0].get(key), usual[1].get(key)):
                 del was[key], now[key]
-        yield from _lines(f"queues.{name}.", was, now)
+        yield from _lines(f"queues.{name}.", was, now, _durability(was, now))
+
+
+def _durability(before: Flat, after: Flat) -> Mapping[str, str]:
+    """Say what a region needs for a queue that is to survive more."""
+    now = after.get("durability")
+    if now == before.get("durability") or now not in NEEDS:
+        return _NOTHING
+    return {"durability": f"; a region needs {NEEDS[now]}, else it is refused for it"}
 
 
 def _rest(fleet: Fleet) -> Flat:

@@ -127,9 +127,9 @@ class Link:
         """Whether it is connected and greeted."""
         return self._greeted
 
-    async def ready(self) -> None:
+    async def ready(self, *, eager: bool = False) -> None:
         """Connect and greet unless that has been done. Raises StoreError."""
-        await self._open_once(eager=False)
+        await self._open_once(eager=eager)
 
     async def close(self) -> None:
         """Drop the connection for good. Idempotent."""

@@ -55,10 +55,14 @@ class Nodes:
         self._clock_offset_ms: dict[str, float] = {}  # by address: server clock - our monotonic
         self._closed = False
 
-    async def owner(self, partition: int, *, timeout_s: float = CONNECT_TIMEOUT_S) -> Link:
-        """The link to the node that serves `partition`, whose data is ours. Raises StoreError.
+    async def owner(
+        self, partition: int, *, timeout_s: float = CONNECT_TIMEOUT_S, eager: bool = False
+    ) -> Link:
+        """The link to the node that serves `partition`, whose data is ours.
 
-        The link may have to connect yet, which then verifies the same.
+        Raises StoreError; as calls do, Elsewhere, Later or StoreMoving if the node cannot tell now.
+
+        The link may have to connect yet, which then verifies the same. `eager`: see Link.call.
         """
         if self._topology and not self._learnt_s:
             await self.learn()
@@ -71,7 +75,7 @@ class Nodes:
                     link = self._link(self._owner(partition))
                     if partition not in self._unverified:
                         return link
-                    await self._verify(partition, link)
+                    await self._verify(partition, link, eager=eager)
         except TimeoutError:
             self.doubt()
             raise self._unavailable("no answer in time") from None
@@ -155,9 +159,9 @@ class Nodes:
 
     async def server_now_ms(self, partition: int) -> int:
         """The clock of the partition's node, by the last reply that told it. May connect."""
-        link = await self.owner(partition)
+        await self.known()
         try:
-            await link.ready()
+            await self._link(self._owner(partition)).ready()
         except StoreUnavailable:
             self.doubt()
             raise
@@ -288,13 +292,13 @@ class Nodes:
         held = [partition for partition, owner in enumerate(self._owners) if owner == address]
         self._note(address, await self._identity.check(exchange, held))
 
-    async def _verify(self, partition: int, link: Link) -> None:
+    async def _verify(self, partition: int, link: Link, *, eager: bool) -> None:
         """Verify a partition that has come to a node which was greeted before, or in vain.
 
-        It may turn out that another node is its owner. Raises StoreMoving if the node cannot tell.
+        It may turn out that another node is its owner. Raises what the node says if it cannot tell.
         """
         address = self._owners[partition]
-        await link.ready()
+        await link.ready(eager=eager)
         if partition not in self._unverified or self._owners[partition] != address:
             return
         if address not in self._checking:
@@ -307,9 +311,9 @@ class Nodes:
                 pass
             case Elsewhere(to=to) if to:
                 self.moved(partition, redirected(to, asked=address))
-            case _:
+            case refusal:
                 self.doubt()
-                raise StoreMoving(self._region.name, partition)
+                raise refusal
 
     async def _check(self, address: str, link: Link) -> Checked:
         held = [one for one in sorted(self._unverified) if self._owners[one] == address]
@@ -326,7 +330,9 @@ class Nodes:
     def _note(self, address: str, checked: Checked) -> None:
         if checked.now_ms is not None:
             self._note_clock(address, checked.now_ms)
-        self._unverified -= {one for one in checked.verified if self._owners[one] == address}
+        held = {partition for partition, owner in enumerate(self._owners) if owner == address}
+        self._unverified -= held.intersection(checked.verified)
+        self._unverified |= held.intersection(checked.doubtful)
 
     def _unavailable(self, cause: str) -> StoreUnavailable:
         return StoreUnavailable(self._region.name, cause, sent=False)

@@ -119,6 +119,22 @@ class ReadsRole(Role):
                     kinds[kind] = kinds.get(kind, 0) + int(value)
         return {queue: _counts(kinds) for queue, kinds in sums.items()}
 
+    async def parked(self) -> Mapping[tuple[str, str], int]:
+        """Ready tasks put aside, by queue and handler, summed over partitions; see ports.Reads."""
+        answers = await asyncio.gather(
+            *(
+                self._client.plain(partition, [["HGETALL", keys.parked]])
+                for partition, keys in enumerate(self._client.keys)
+            )
+        )
+        sums: dict[tuple[str, str], int] = {}
+        for answer in answers:
+            for field, value in replies.fields(answer[0]).items():
+                queue, _, name = field.partition(" ")
+                if name:
+                    sums[queue, name] = sums.get((queue, name), 0) + int(value)
+        return sums
+
 
 def _counts(kinds: Mapping[str, Any]) -> QueueCounts:
     return QueueCounts(

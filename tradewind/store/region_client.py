@@ -264,7 +264,7 @@ class RegionClient:
 
     async def _once(self, call: Call, timeout_s: float, *, eager: bool = False) -> list[Reply]:
         left_s = max(timeout_s, 0.001)
-        link = await self.nodes.owner(call.partition, timeout_s=left_s)
+        link = await self.nodes.owner(call.partition, timeout_s=left_s, eager=eager)
 
         async def ask(*command: Arg) -> list[Reply]:
             whole = [*command, *call.parts]

@@ -21,6 +21,7 @@ class Place:
     is_primary: bool = True
     slots: tuple[tuple[int, int], ...] = ((0, _SLOTS - 1),)
     is_online: bool = True  # neither failed nor loading, as far as who was asked knows
+    is_sure: bool = True  # False: another primary may as well be the one that serves these slots
 
     def serves(self, key: str) -> bool:
         """Whether a key lies there."""
@@ -40,7 +41,7 @@ def cluster_places(shards: Sequence[Any], *, asked: str, tls: bool = False) -> l
     """The nodes of a reply; `asked` is who gave it: a node may not know its own host.
 
     `tls`: the ports for TLS are meant. Of several primaries of one shard, as for moments after a
-    failover, the ones that are online serve its slots.
+    failover, the ones that are online serve its slots; only CLUSTER SLOTS tells which.
     """
     found: list[Place] = []
     for shard in shards:
@@ -48,7 +49,7 @@ def cluster_places(shards: Sequence[Any], *, asked: str, tls: bool = False) -> l
         ends = cast("list[int]", said["slots"])
         ranges = tuple(zip(map(int, ends[::2]), map(int, ends[1::2]), strict=True))
         nodes = [_named(node) for node in cast("list[Any]", said["nodes"])]
-        online = any(_is_primary(node) and _is_online(node) for node in nodes)
+        online = sum(_is_primary(node) and _is_online(node) for node in nodes)
         for node in nodes:
             is_primary = _is_primary(node)
             if is_primary and not ranges:  # serves nothing: one that was, or is to be, emptied
@@ -60,6 +61,7 @@ def cluster_places(shards: Sequence[Any], *, asked: str, tls: bool = False) -> l
                     is_primary,
                     ranges if serves else (),
                     _is_online(node),
+                    is_sure=not serves or online <= 1,
                 )
             )
     return found

@@ -235,13 +235,13 @@ class Waits:
             await self._give_back(hint)
 
     async def _give_back(self, hint: Hint) -> None:
-        link = await self._client.nodes.owner(hint.partition)
         commands = [
             ["RPUSH", hint.marker, "1"],
             ["LTRIM", hint.marker, 0, 0],  # one is enough
             ["PEXPIRE", hint.marker, _HINT_MS],
         ]
         with contextlib.suppress(StoreError):  # then the next sweep sets it
+            link = await self._client.nodes.owner(hint.partition)
             await link.call(commands, timeout_s=_MARGIN_S)
 
 

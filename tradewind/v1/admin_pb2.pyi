@@ -12,7 +12,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Region(_message.Message):
-    __slots__ = ("name", "state", "epoch", "health", "rtt", "expected_wait", "pending", "live_slots", "workers", "age", "trial", "reasons")
+    __slots__ = ("name", "state", "epoch", "health", "rtt", "expected_wait", "pending", "live_slots", "workers", "age", "trial", "reasons", "details")
+    class DetailsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +32,7 @@ class Region(_message.Message):
     AGE_FIELD_NUMBER: _ClassVar[int]
     TRIAL_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: _task_pb2.RegionState
     epoch: int
@@ -37,7 +45,8 @@ class Region(_message.Message):
     age: _duration_pb2.Duration
     trial: bool
     reasons: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[_Union[_task_pb2.RegionState, str]] = ..., epoch: _Optional[int] = ..., health: _Optional[_Union[_task_pb2.Health, str]] = ..., rtt: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., expected_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., pending: _Optional[int] = ..., live_slots: _Optional[int] = ..., workers: _Optional[int] = ..., age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., trial: _Optional[bool] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
+    details: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[_Union[_task_pb2.RegionState, str]] = ..., epoch: _Optional[int] = ..., health: _Optional[_Union[_task_pb2.Health, str]] = ..., rtt: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., expected_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., pending: _Optional[int] = ..., live_slots: _Optional[int] = ..., workers: _Optional[int] = ..., age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., trial: _Optional[bool] = ..., reasons: _Optional[_Iterable[str]] = ..., details: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class QueueStats(_message.Message):
     __slots__ = ("region", "queue", "pending_high", "pending_normal", "pending_low", "pending", "scheduled", "processing", "failed", "moving", "dead", "oldest_age", "paused")
@@ -140,20 +149,24 @@ class SetRegionStateRequest(_message.Message):
     def __init__(self, region: _Optional[str] = ..., state: _Optional[_Union[_task_pb2.RegionState, str]] = ..., reason: _Optional[str] = ..., force: _Optional[bool] = ...) -> None: ...
 
 class SetRegionStateResponse(_message.Message):
-    __slots__ = ("region",)
+    __slots__ = ("region", "stood")
     REGION_FIELD_NUMBER: _ClassVar[int]
+    STOOD_FIELD_NUMBER: _ClassVar[int]
     region: Region
-    def __init__(self, region: _Optional[_Union[Region, _Mapping]] = ...) -> None: ...
+    stood: bool
+    def __init__(self, region: _Optional[_Union[Region, _Mapping]] = ..., stood: _Optional[bool] = ...) -> None: ...
 
 class EvacuateRegionRequest(_message.Message):
-    __slots__ = ("region", "rate_per_second", "dry_run")
+    __slots__ = ("region", "rate_per_second", "dry_run", "reason")
     REGION_FIELD_NUMBER: _ClassVar[int]
     RATE_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     region: str
     rate_per_second: float
     dry_run: bool
-    def __init__(self, region: _Optional[str] = ..., rate_per_second: _Optional[float] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    reason: str
+    def __init__(self, region: _Optional[str] = ..., rate_per_second: _Optional[float] = ..., dry_run: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class EvacuateRegionResponse(_message.Message):
     __slots__ = ("moved", "remaining", "kept", "done")
@@ -234,28 +247,36 @@ class ListQueuesResponse(_message.Message):
     def __init__(self, queues: _Optional[_Iterable[_Union[QueueStats, _Mapping]]] = ..., silent_regions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PauseQueueRequest(_message.Message):
-    __slots__ = ("queue",)
+    __slots__ = ("queue", "reason")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     queue: str
-    def __init__(self, queue: _Optional[str] = ...) -> None: ...
+    reason: str
+    def __init__(self, queue: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class PauseQueueResponse(_message.Message):
-    __slots__ = ("epoch",)
+    __slots__ = ("epoch", "stood")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    STOOD_FIELD_NUMBER: _ClassVar[int]
     epoch: int
-    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
+    stood: bool
+    def __init__(self, epoch: _Optional[int] = ..., stood: _Optional[bool] = ...) -> None: ...
 
 class ResumeQueueRequest(_message.Message):
-    __slots__ = ("queue",)
+    __slots__ = ("queue", "reason")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     queue: str
-    def __init__(self, queue: _Optional[str] = ...) -> None: ...
+    reason: str
+    def __init__(self, queue: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ResumeQueueResponse(_message.Message):
-    __slots__ = ("epoch",)
+    __slots__ = ("epoch", "stood")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    STOOD_FIELD_NUMBER: _ClassVar[int]
     epoch: int
-    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
+    stood: bool
+    def __init__(self, epoch: _Optional[int] = ..., stood: _Optional[bool] = ...) -> None: ...
 
 class ListWorkersRequest(_message.Message):
     __slots__ = ("region",)

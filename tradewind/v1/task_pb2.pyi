@@ -252,7 +252,14 @@ class FenceAuthors(_message.Message):
     def __init__(self, rule: _Optional[str] = ..., rule_residency: _Optional[_Iterable[str]] = ..., task_residency: _Optional[_Iterable[str]] = ..., pin_region: _Optional[str] = ...) -> None: ...
 
 class Candidate(_message.Message):
-    __slots__ = ("region", "eligible", "excluded_by", "rtt", "expected_wait", "score", "share", "reasons", "parts", "age", "health", "trial")
+    __slots__ = ("region", "eligible", "excluded_by", "rtt", "expected_wait", "score", "share", "reasons", "parts", "age", "health", "trial", "details")
+    class DetailsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     REGION_FIELD_NUMBER: _ClassVar[int]
     ELIGIBLE_FIELD_NUMBER: _ClassVar[int]
     EXCLUDED_BY_FIELD_NUMBER: _ClassVar[int]
@@ -265,6 +272,7 @@ class Candidate(_message.Message):
     AGE_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     TRIAL_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
     region: str
     eligible: bool
     excluded_by: str
@@ -277,7 +285,8 @@ class Candidate(_message.Message):
     age: _duration_pb2.Duration
     health: Health
     trial: bool
-    def __init__(self, region: _Optional[str] = ..., eligible: _Optional[bool] = ..., excluded_by: _Optional[str] = ..., rtt: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., expected_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., score: _Optional[float] = ..., share: _Optional[float] = ..., reasons: _Optional[_Iterable[str]] = ..., parts: _Optional[_Union[ScoreParts, _Mapping]] = ..., age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., health: _Optional[_Union[Health, str]] = ..., trial: _Optional[bool] = ...) -> None: ...
+    details: _containers.ScalarMap[str, str]
+    def __init__(self, region: _Optional[str] = ..., eligible: _Optional[bool] = ..., excluded_by: _Optional[str] = ..., rtt: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., expected_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., score: _Optional[float] = ..., share: _Optional[float] = ..., reasons: _Optional[_Iterable[str]] = ..., parts: _Optional[_Union[ScoreParts, _Mapping]] = ..., age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., health: _Optional[_Union[Health, str]] = ..., trial: _Optional[bool] = ..., details: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ScoreParts(_message.Message):
     __slots__ = ("rtt", "wait", "cost", "success_rate", "ramp", "health_factor")

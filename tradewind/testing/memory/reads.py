@@ -1,5 +1,6 @@
 """Reading tasks (port Reads)."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 
 from tradewind.state import State
@@ -58,6 +59,11 @@ class ReadsRole(Role):
         for cell in self.room.all_cells(*_COUNTED):
             queues.setdefault(cell.queue, []).append(cell)
         return {queue: _counts(cells) for queue, cells in queues.items()}
+
+    async def parked(self) -> Mapping[tuple[str, str], int]:
+        """Ready tasks put aside, by queue and handler."""
+        pending = self.room.all_cells(State.PENDING)
+        return Counter((cell.queue, cell.name) for cell in pending if cell.is_parked)
 
     async def oldest(self) -> Mapping[tuple[str, Priority], int]:
         """For how long, in ms, the longest waiting task could have started."""
