@@ -128,8 +128,10 @@ async def test_a_submit_that_left_nothing_is_the_first_attempt_of_another_reques
 
 
 async def test_only_those_of_a_message_that_left_nothing_take_other_ids_and_go_together_again(
-    client: Client, router: ScriptedRouter
+    client: Client, router: ScriptedRouter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # However slow the machine: ids of a group are minted within so long.
+    monkeypatch.setattr("tradewind.client.request_ids._SPAN_S", 60.0)
     refused = {f"t{n}" for n in range(0, 60, 3)}
 
     def some_are_refused_once(spec: task_pb2.TaskSpec) -> Answer:
