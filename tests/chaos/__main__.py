@@ -2,9 +2,10 @@
 
     python -m tests.chaos [--seeds 1-10] [--length-s 480] [--out build/chaos] [--mutant NAME]
 
-A seed that has a result in the directory is not run again, so a suite that was ended goes on where
-it was. Each run leaves seed-N.json (figures and violations), seed-N.txt (what went wrong, with the
-shortest history of each kind) and seed-N.png (its time). Ends with 1 if a promise was broken.
+A seed that has a result of this code in the directory is not run again, so a suite that was ended
+goes on where it was. Each run leaves seed-N.json (figures and violations), seed-N.txt (what went
+wrong, with the shortest history of each kind) and seed-N.png (its time). Ends with 1 if a promise
+was broken.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from rich.console import Console
 
 from tests.chaos import report
 from tests.chaos.check import judge
-from tests.chaos.mutants import MUTANTS, broken_tree
+from tests.chaos.mutants import MUTANTS, broken_tree, digest
 from tests.chaos.run import run
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -43,10 +44,10 @@ def main(args: Sequence[str]) -> int:
 
 def _one(seed: int, length_s: float, out: Path, mutant: str) -> report.Figures:
     stem = out / (f"{mutant}-seed-{seed}" if mutant else f"seed-{seed}")
-    known = stem.with_suffix(".json")
+    known, code = stem.with_suffix(".json"), digest(ROOT)
     if known.exists():
         kept = json.loads(known.read_text())
-        if kept["length_s"] == length_s:
+        if (kept["length_s"], kept.get("code")) == (length_s, code):
             return report.Figures(**kept)
     sys.stdout.write(f"seed {seed}: {length_s:g} s\n")
     home = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
@@ -54,7 +55,7 @@ def _one(seed: int, length_s: float, out: Path, mutant: str) -> report.Figures:
     tree = broken_tree(mutant, home / "tree") if mutant else ROOT
     history, failed = asyncio.run(run(seed, length_s, home, tree))
     verdict = judge(history)
-    figures = report.Figures.of(seed, length_s, history, verdict)
+    figures = report.Figures.of(seed, length_s, code, history, verdict)
     told = [*report.shortest(history, verdict.violations), *(f"not done: {one}" for one in failed)]
     stem.with_suffix(".txt").write_text("\n".join(told) + "\n")
     report.draw(history, seed, stem.with_suffix(".png"))

@@ -105,13 +105,15 @@ _AT_REDIS: Final = frozenset(
     }
 )
 _OF_STATES: Final = frozenset({Fault.CORDON, Fault.DRAIN, Fault.EVACUATE})
+_OF_LINKS: Final = frozenset({Fault.SILENT_LINK, Fault.RESET_LINK, Fault.LOSSY_LINK})
 
 
 def strikes(seed: int, length_s: float, possible: Mapping[str, Sequence[Fault]]) -> list[Strike]:
     """Draw all faults. `possible`: region -> what can go wrong there.
 
-    All are over by `length_s`. No two strike at one region's Redis within REST_S, and no two change
-    the states of regions at once, since one of each fence has to stay on.
+    All are over by `length_s`. No two strike at one region's Redis within REST_S. No two spoil the
+    links to one region at once: the first to end would mend the other's. No two change the states
+    of regions at once, since one of each fence has to stay on.
     """
     dice = random.Random(f"faults {seed}")
     drawn: list[Strike] = []
@@ -136,4 +138,5 @@ def _collides(strike: Strike, before: Strike) -> bool:
         return False
     if {strike.fault, before.fault} <= _AT_REDIS:
         return strike.at_s < before.until_s + REST_S
-    return strike.fault is before.fault and strike.at_s < before.until_s
+    is_same = strike.fault is before.fault or {strike.fault, before.fault} <= _OF_LINKS
+    return is_same and strike.at_s < before.until_s

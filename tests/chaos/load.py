@@ -6,7 +6,7 @@ import json
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from tests.chaos.history import End, Told
 from tests.chaos.load_plan import Kind, Operation
@@ -58,52 +58,45 @@ class Load:
 
     async def _submit(self, operation: Operation, call: str, router: int) -> Told:
         args, options = self._asked(operation)
-        asked_at = time.monotonic()
-        try:
-            receipt = await self._client(router).submit(
-                "work", args, deadline=DEADLINE_S, **options
-            )
-        except TradewindError as error:
-            told = Told(
-                operation.number,
-                call,
-                asked_at,
-                time.monotonic(),
-                error=error.reason,
-                is_nothing_kept=error.nothing_kept,
-            )
-        else:
-            told = Told(
-                operation.number,
-                call,
-                asked_at,
-                time.monotonic(),
-                task_id=receipt.task_id,
-                region=receipt.region,
-                is_doubtful=receipt.possible_duplicate,
-                is_unconfirmed=receipt.replication_unconfirmed,
-            )
-        self.told.append(told)
-        return told
+        client = self._client(router)
+
+        async def ask() -> dict[str, Any]:
+            receipt = await client.submit("work", args, deadline=DEADLINE_S, **options)
+            return {
+                "task_id": receipt.task_id,
+                "region": receipt.region,
+                "is_doubtful": receipt.possible_duplicate,
+                "is_unconfirmed": receipt.replication_unconfirmed,
+            }
+
+        return await self._tell(operation, call, ask)
 
     async def _cancel(self, operation: Operation, task_id: str) -> None:
-        asked_at, error, is_cancelled = time.monotonic(), "", False
+        client = self._client(operation.router + 1)
+
+        async def ask() -> dict[str, Any]:
+            answer = await client.cancel(task_id, deadline=DEADLINE_S)
+            return {"is_cancelled": answer.cancelled}
+
+        await self._tell(operation, "cancel", ask, task_id=task_id)
+
+    async def _tell(
+        self,
+        operation: Operation,
+        call: str,
+        ask: Callable[[], Awaitable[Mapping[str, Any]]],
+        **known: str,
+    ) -> Told:
+        """Ask, and write down what was told; `known` and the answer are fields of Told."""
+        asked_at = time.monotonic()
+        answer: Mapping[str, Any]
         try:
-            answer = await self._client(operation.router + 1).cancel(task_id, deadline=DEADLINE_S)
-            is_cancelled = answer.cancelled
-        except TradewindError as refusal:
-            error = refusal.reason
-        self.told.append(
-            Told(
-                operation.number,
-                "cancel",
-                asked_at,
-                time.monotonic(),
-                task_id=task_id,
-                error=error,
-                is_cancelled=is_cancelled,
-            )
-        )
+            answer = await ask()
+        except TradewindError as error:
+            answer = {"error": error.reason, "is_nothing_kept": error.nothing_kept}
+        told = Told(operation.number, call, asked_at, time.monotonic(), **known, **answer)
+        self.told.append(told)
+        return told
 
     def _asked(self, operation: Operation) -> tuple[dict[str, str | int | float], TaskOptions]:
         args: dict[str, str | int | float] = {

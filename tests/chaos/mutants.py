@@ -1,5 +1,6 @@
-"""Builds that are broken on purpose: the checker has to notice each."""
+"""What code is tried: this tree's, or one broken on purpose, which the checker has to notice."""
 
+import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,21 @@ MUTANTS: Final[Mapping[str, Sequence[Change]]] = {
         )
     ],
 }
+
+
+def digest(root: Path) -> str:
+    """Twelve hex digits of the services' code and this suite's, wherever the tree lies."""
+    files = sorted(
+        file
+        for folder in (*_PACKAGES, "tests/chaos", "tests/harness")
+        for file in (root / folder).rglob("*")
+        if file.suffix in {".py", ".lua"}
+    )
+    text = hashlib.sha256()
+    for file in files:
+        text.update(f"{file.relative_to(root)} {file.stat().st_size}\n".encode())
+        text.update(file.read_bytes())
+    return text.hexdigest()[:12]
 
 
 def broken_tree(mutant: str, target: Path) -> Path:

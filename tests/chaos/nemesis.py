@@ -39,10 +39,9 @@ _FULL_ROOM_BYTES: Final = 64 * 1024  # until the first refusal: some dozens of t
 _ANYWHERE: Final = (
     *(Fault.KILL_PRIMARY, Fault.PAUSE_PRIMARY, Fault.FLUSH_SCRIPTS, Fault.KILL_CLIENTS),
     *(Fault.FULL, Fault.KILL_WORKER, Fault.PAUSE_WORKER, Fault.CORDON, Fault.DRAIN),
-    Fault.EVACUATE,
+    *(Fault.EVACUATE, Fault.SILENT_LINK, Fault.RESET_LINK, Fault.LOSSY_LINK),
 )
 _WITH_REPLICAS: Final = (Fault.KILL_REPLICA, Fault.PAUSE_REPLICA)
-_LINKED: Final = (Fault.SILENT_LINK, Fault.RESET_LINK, Fault.LOSSY_LINK)
 
 
 def possible() -> dict[str, Sequence[Fault]]:
@@ -53,7 +52,7 @@ def possible() -> dict[str, Sequence[Fault]]:
             *(Fault.KILL_ROUTER, Fault.PAUSE_ROUTER),
         ),
         "eu-north": (*_WITH_REPLICAS, Fault.SWITCH),
-        "us-east": (*_LINKED, Fault.KILL_ROUTER, Fault.PAUSE_ROUTER),
+        "us-east": (Fault.KILL_ROUTER, Fault.PAUSE_ROUTER),
     }
     return {region: (*_ANYWHERE, *extra[region]) for region in REGIONS}
 
@@ -233,20 +232,20 @@ class Nemesis:
 
     @asynccontextmanager
     async def _spoilt(self, strike: Strike) -> AsyncGenerator[str]:
-        ways = {
+        faults = {
             Fault.SILENT_LINK: {"reach": "silent"},
             Fault.RESET_LINK: {"reach": "resets"},
             Fault.LOSSY_LINK: {"loses": 0.05},
         }
-        viewers = list(self._place.links)
-        viewer = viewers[int(strike.choice * len(viewers))]
-        well = self._place.links[viewer]
-        spoilt: dict[str, Any] = ways[strike.fault]
-        await self._place.proxy.change([replace(well, **spoilt)])
+        ways = self._place.links.ways_to(strike.region)
+        way = ways[int(strike.choice * len(ways))]
+        spoilt: dict[str, Any] = faults[strike.fault]
+        proxy = self._place.links.proxy
+        await proxy.change([replace(link, **spoilt) for link in way.links])
         try:
-            yield f"{viewer} -> {strike.region}"
+            yield way.name
         finally:
-            await self._place.proxy.change([well])
+            await proxy.change(way.links)
 
     @asynccontextmanager
     async def _ordered(self, strike: Strike) -> AsyncGenerator[str]:

@@ -1,15 +1,16 @@
 """Where a run happens: three regions on this machine, each on another kind of Redis.
 
 eu-west is a Cluster of three primaries with a replica each, eu-north a master with a replica under
-three sentinels, us-east one server, which is reached through links that can be spoilt. Each has
-two worker processes; there are two routers. The clocks of all hosts are wrong by up to a minute and
-a half, and those of servers by a little once they have been started again.
+three sentinels, us-east one server. Each has two worker processes; there are two routers. All of
+these reach each server over a link of their own, which can be spoilt. The clocks of all hosts are
+wrong by up to a minute and a half, and those of servers by a little once they have been started
+again.
 """
 
 import asyncio
 import random
 import sys
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ import redis.asyncio
 
 from tests.chaos import clocks
 from tests.chaos.app import LEDGER
+from tests.chaos.links import Links
 from tradewind.fleet import RedisTarget
 from tradewind.local.embedded import answers_ready
 from tradewind.local.freeports import LOOPBACK, free_ports
@@ -33,7 +35,6 @@ from tradewind.local.scratch import (
     watched_servers,
 )
 from tradewind.local.supervisor import ProcessSpec, Supervisor
-from tradewind.local.wan import Link, WanProxy
 
 Deployment = Literal["cluster", "sentinel", "standalone"]
 REGIONS: Final[Mapping[str, Deployment]] = {
@@ -92,8 +93,7 @@ class Place:
     servers: Mapping[str, Sequence[RedisProcess]]  # region -> its data servers
     watched: Watched  # those of eu-north
     addresses: Sequence[str]  # of the routers
-    links: Mapping[str, Link]  # VIEWER -> us-east, by viewer
-    proxy: WanProxy
+    links: Links
     logs: Path
 
     def workers(self, region: str) -> list[str]:
@@ -160,18 +160,20 @@ async def place(home: Path, dice: random.Random, tree: Path) -> AsyncGenerator[P
         servers["us-east"] = [enter(redis_process(home / "standalone", _LOADING))]
         for server in chain.from_iterable(servers.values()):
             server.env = clocks.a_little_off(dice)
+        targets = _targets(servers, watched)
         policy = home / "regions.yaml"
-        policy.write_text(_policy(servers, [one.port for one in watched.sentinels]))
+        policy.write_text(_policy(targets))
         viewers = [f"router-{region}" for region in ROUTERS]
         viewers += [f"worker-{region}-{n}" for region in REGIONS for n in range(WORKERS)]
+        nodes = {**servers, "eu-north": [*watched.servers, *watched.sentinels]}
         # All at once: ports that are asked for one after the other may be the same.
-        ports = iter(free_ports(2 * len(viewers) + len(ROUTERS)))
-        target = servers["us-east"][0].port
-        links = {viewer: Link(next(ports), LOOPBACK, target, 0.0) for viewer in viewers}
-        proxy = WanProxy(list(links.values()))
-        await proxy.start()
-        stack.push_async_callback(proxy.stop)
-        services = _Services(home, policy, tree, links, dice, ports)
+        each = sum(map(len, nodes.values())) + 1
+        ports = iter(free_ports(each * len(viewers) + len(ROUTERS)))
+        links = Links(viewers, nodes, ports)
+        await links.proxy.start()
+        stack.push_async_callback(links.proxy.stop)
+        seen = partial(links.seen_by, targets=targets)
+        services = _Services(home, policy, tree, seen, dice, ports)
         routers = [services.router(region) for region in ROUTERS]
         workers = [services.worker(region, n) for region in REGIONS for n in range(WORKERS)]
         supervisor = Supervisor([[*routers, *workers]])
@@ -183,19 +185,28 @@ async def place(home: Path, dice: random.Random, tree: Path) -> AsyncGenerator[P
             watched,
             services.addresses,
             links,
-            proxy,
             home / "logs",
         )
 
 
-def _policy(servers: Mapping[str, Sequence[RedisProcess]], sentinels: Sequence[int]) -> str:
-    at = {
-        "PARTITIONS": f"{PARTITIONS}",
-        "CLUSTER": ", ".join(f'"{LOOPBACK}:{one.port}"' for one in servers["eu-west"][:3]),
-        "SENTINEL": ", ".join(f'"{LOOPBACK}:{port}"' for port in sentinels),
-        "STANDALONE": f"{LOOPBACK}:{servers['us-east'][0].port}",
+def _targets(
+    servers: Mapping[str, Sequence[RedisProcess]], watched: Watched
+) -> dict[str, RedisTarget]:
+    """Where each region is, by the names of its nodes."""
+    asked = {**servers, "eu-west": servers["eu-west"][:3], "eu-north": watched.sentinels}
+    return {
+        region: RedisTarget(
+            REGIONS[region],
+            tuple(f"{LOOPBACK}:{one.port}" for one in nodes),
+            service=SERVICE if nodes is watched.sentinels else "",
+        )
+        for region, nodes in asked.items()
     }
-    text = _POLICY
+
+
+def _policy(targets: Mapping[str, RedisTarget]) -> str:
+    at = {target.kind.upper(): ", ".join(target.nodes) for target in targets.values()}
+    text = _POLICY.replace("PARTITIONS", f"{PARTITIONS}")
     for name, where in at.items():
         text = text.replace(name, where)
     return text
@@ -209,11 +220,11 @@ class _Services:
         home: Path,
         policy: Path,
         tree: Path,
-        links: Mapping[str, Link],
+        seen: Callable[[str], dict[str, RedisTarget]],
         dice: random.Random,
         ports: Iterator[int],
     ) -> None:
-        self._home, self._policy, self._tree, self._links = home, policy, tree, links
+        self._home, self._policy, self._tree, self._seen = home, policy, tree, seen
         self._dice, self._ports = dice, ports
         self.addresses: list[str] = []
 
@@ -233,10 +244,8 @@ class _Services:
         self, name: str, module: str, region: str, options: Sequence[str], http: int
     ) -> ProcessSpec:
         argv = [sys.executable, "-P", "-m", module, "--config", str(self._policy)]
-        way = f"{LOOPBACK}:{self._links[name].listen_port}"
-        seen = {"us-east": RedisTarget("standalone", (way,))}
         env = {
-            **seeing(seen),
+            **seeing(self._seen(name)),
             **clocks.far_off(self._dice),
             LEDGER: str(self._home / "ledger.jsonl"),
             "PYTHONPATH": str(self._tree),

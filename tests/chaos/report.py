@@ -25,6 +25,7 @@ class Figures:
 
     seed: int
     length_s: float
+    code: str  # digest of what was tried
     accepted: int
     failed_calls: float
     completed: int
@@ -37,7 +38,7 @@ class Figures:
     violations: int
 
     @staticmethod
-    def of(seed: int, length_s: float, history: History, verdict: Verdict) -> "Figures":
+    def of(seed: int, length_s: float, code: str, history: History, verdict: Verdict) -> "Figures":
         """Count."""
         submits = [told for told in history.told if told.call != "cancel"]
         refused = [told for told in submits if not told.task_id]
@@ -52,6 +53,7 @@ class Figures:
         return Figures(
             seed=seed,
             length_s=length_s,
+            code=code,
             accepted=len({told.task_id for told in history.accepted()}),
             failed_calls=len(refused) / max(1, len(submits)),
             completed=states["COMPLETED"],

@@ -2,11 +2,13 @@
 
 from collections import Counter
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 
 from tests.chaos.faults import EFFECTS, FIRST_S, REST_S, Fault, Strike, strikes
 from tests.chaos.load_plan import Kind, operations
+from tests.chaos.mutants import digest
 from tests.chaos.nemesis import possible
 from tests.chaos.place import REGIONS
 
@@ -15,6 +17,7 @@ AT_REDIS = {
     *("kill primary", "pause primary", "kill replica", "pause replica"),
     *("failover", "switch", "reshard"),
 }
+LINKS = {"silent link", "reset link", "lost answers"}
 STATES = {"cordon", "drain", "evacuate"}
 
 
@@ -47,6 +50,12 @@ def test_one_region_at_a_time_is_told_to_stop(drawn: list[Strike]) -> None:
     assert all(b.at_s >= a.until_s + REST_S for a, b in combinations(told, 2))
 
 
+def test_no_end_of_a_fault_mends_the_links_of_another(drawn: list[Strike]) -> None:
+    spoilt = [one for one in drawn if one.fault in LINKS]
+    for before, after in combinations(spoilt, 2):
+        assert before.region != after.region or after.at_s >= before.until_s
+
+
 def test_ten_seeds_strike_with_every_fault_in_every_region_where_it_can_be() -> None:
     drawn = [one for seed in range(1, 11) for one in strikes(seed, LENGTH_S, possible())]
     wanted = {(region, fault) for region, faults in possible().items() for fault in faults}
@@ -60,3 +69,14 @@ def test_a_load_has_every_kind_of_task_and_some_are_sent_twice() -> None:
     assert counts.keys() == set(Kind)
     assert min(counts.values()) > 100
     assert all((one.again_s is not None) is (one.kind in {"keyed", "unique"}) for one in load)
+
+
+def test_a_digest_of_the_code_knows_the_code_and_not_where_it_lies(tmp_path: Path) -> None:
+    trees = [tmp_path / name for name in ("one", "two")]
+    for tree in trees:
+        (tree / "worker").mkdir(parents=True)
+        (tree / "worker" / "beat.py").write_text("BEAT_S = 1\n")
+        (tree / "worker" / "notes.txt").write_text(tree.name)
+    assert digest(trees[0]) == digest(trees[1])
+    (trees[1] / "worker" / "beat.py").write_text("BEAT_S = 2\n")
+    assert digest(trees[0]) != digest(trees[1])
