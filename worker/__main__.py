@@ -37,9 +37,10 @@ from worker import kernel, streams
 from worker.apps import load_app
 from worker.children import Children
 from worker.herald import Sender
+from worker.opens import Opens
 from worker.pool import Pool, new_worker_id, queues_of
 from worker.processes import Processes, readiness_line
-from worker.service import Opens, Service
+from worker.service import Service
 from worker.watch import WORN_OUT
 
 DEFAULT_CONCURRENCY: Final = 10  # a handful; own choice

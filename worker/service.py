@@ -2,90 +2,38 @@
 
 import asyncio
 import contextlib
-import itertools
 import logging
-import signal
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from types import FrameType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tradewind import metrics
 from tradewind.clock import Clock
 from tradewind.errors import SetupError, StoreError
-from tradewind.fleet import Fleet, Region
+from tradewind.fleet import Fleet
 from tradewind.litter import rarely_collected
 from tradewind.policy_file import PolicyFile
-from tradewind.ports import (
-    Claims,
-    Intake,
-    Notices,
-    Register,
-    Repairs,
-    Upkeep,
-)
-from tradewind.startup import on_hangup
-from tradewind.stops import Stops
 from tradewind.ticks import tick
 from worker.children import Children
 from worker.courier import Courier
-from worker.couriers.abroad import Abroad, Foreign
-from worker.couriers.carrier import Source, Target
-from worker.couriers.imports import Imports, Memories, Origin
+from worker.couriers.abroad import Abroad
+from worker.couriers.imports import Imports
 from worker.gate import Lookout, OrderedGate
-from worker.guard import Guard, Leases
-from worker.herald import Herald, Sender
+from worker.guard import Guard
+from worker.herald import Herald
 from worker.loop import Loop
+from worker.opens import Elsewhere, Opens
 from worker.patience import Patience, lasting
 from worker.pool import Pace, Pool
 from worker.reach import Reach
 from worker.reconcile import Reconciler
+from worker.signals import listen, resolve
 from worker.upkeep import Keeper
 from worker.views import Views
 
 _log = logging.getLogger(__name__)
 _TELL_EVERY_S: Final = 0.5
 _LINGER_S: Final = 60.0  # a step of a move takes 10 s at most (courier.py), and there are three
-_SHORT_GRACE_S: Final = 1.0  # what a second signal leaves
 _STANDS: Final = (False, "a coroutine holds the event loop")
-
-
-class Home(Claims, Upkeep, Repairs, Source, Memories, Target, Notices, Intake, Register, Protocol):
-    """The store of the worker's own region."""
-
-    async def start(self) -> None:
-        """Connect and verify. Raises StoreError."""
-        ...
-
-    def follow(self, fleet: Fleet) -> None:
-        """Go on with another fleet, in which this region is at the same address."""
-        ...
-
-    async def close(self) -> None:
-        """Disconnect."""
-        ...
-
-
-class Elsewhere(Foreign, Origin, Register, Protocol):
-    """The store of another region: a courier's target."""
-
-    def follow(self, fleet: Fleet) -> None:
-        """Go on with another fleet, in which this region is at the same address."""
-        ...
-
-    async def close(self) -> None:
-        """Disconnect."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Opens:
-    """How a worker opens what it works with. All raise SetupError for what is not served here."""
-
-    home: Callable[[Region, Fleet], Home]
-    other: Callable[[Region, Fleet], Elsewhere]
-    leases: Callable[[Region, Fleet], Leases]  # the guard's own, called in its thread
-    sender: Callable[[Fleet, Clock], Sender | None]  # what carries webhooks, if there are any
 
 
 class Service:
@@ -233,7 +181,7 @@ class Service:
         can be, and the watch ends the process. Raises IdentityMismatch if the region's Redis is
         not what the file says; a region that does not answer is waited for.
         """
-        stop, hurry = self._signals(grace_s)
+        stop, hurry = listen(grace_s, end_in=self._guard.watch.end_in, reread=self._policy.ask)
         following = asyncio.create_task(lasting(self._policy.run, "policy file"))
         try:
             connecting = asyncio.ensure_future(self._connect())
@@ -298,7 +246,7 @@ class Service:
             if taking.done():
                 taking.result()
             # From the signal on, also if it comes while a worn-out process finishes its work.
-            stop.add_done_callback(lambda _: loop.call_later(grace_s, _resolve, hurry))
+            stop.add_done_callback(lambda _: loop.call_later(grace_s, resolve, hurry))
             running = {"running": self._loop.running}
             if stop.done():
                 _log.info("worker stops", extra={**running, "grace_s": grace_s})
@@ -353,38 +301,6 @@ class Service:
         self._told = _STANDS
         self._on_ready(*_STANDS)
 
-    def _signals(self, grace_s: float) -> "tuple[asyncio.Future[None], asyncio.Future[None]]":
-        """(stop, hurry): set by the first and the second SIGTERM or SIGINT.
-
-        SIGHUP reads the policy file again.
-        """
-        loop = asyncio.get_running_loop()
-        stop: asyncio.Future[None] = loop.create_future()
-        hurry: asyncio.Future[None] = loop.create_future()
-
-        # Counted where they are heard at once: to a loop that was held, all of them come together.
-        stops, requests = Stops(), 0
-        graces = itertools.chain((grace_s,), itertools.repeat(_SHORT_GRACE_S))
-
-        def noted(_number: int, _frame: FrameType | None) -> None:
-            nonlocal requests
-            if stops.is_new():
-                requests += 1
-                self._guard.watch.end_in(next(graces))
-
-        def signalled() -> None:
-            if requests > 1:
-                loop.call_later(_SHORT_GRACE_S, _resolve, hurry)
-            _resolve(stop)
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, signalled)
-            # In place of the loop's own, which does nothing: the loop hears by a file, when it
-            # turns; this hears at once.
-            signal.signal(number, noted)
-        on_hangup(self._policy.ask, signalled)
-        return stop, hurry
-
 
 async def _leave(store: Elsewhere) -> None:
     """Close the store of a region that has left the file, once no move can be under way to it."""
@@ -392,8 +308,3 @@ async def _leave(store: Elsewhere) -> None:
         await asyncio.sleep(_LINGER_S)
     finally:
         await store.close()
-
-
-def _resolve(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)

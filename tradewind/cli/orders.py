@@ -13,7 +13,7 @@ from tradewind.cli.unserved import hint_unknown_queue
 
 if TYPE_CHECKING:
     from tradewind.client import Client
-    from tradewind.client.admin import QueueOrdered
+    from tradewind.client.admin_views import QueueOrdered
 
 _MEANS = {
     "ACTIVE": "it takes new work and starts what waits",

@@ -1,10 +1,9 @@
 """The SDK's clients. Needs grpcio and protobuf only; nothing here knows Redis."""
 
-from tradewind.client.admin import (
-    Admin,
+from tradewind.client.admin import Admin, DeadFilter
+from tradewind.client.admin_views import (
     AuditEntry,
     AuditPage,
-    DeadFilter,
     DeadPage,
     QueueOrdered,
     QueueStatus,

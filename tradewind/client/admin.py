@@ -1,19 +1,32 @@
 """What operators ask a router: regions, queues, workers, dead tasks."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import Message
 
+from tradewind.client.admin_views import (
+    AuditPage,
+    DeadPage,
+    QueueOrdered,
+    QueueStatus,
+    RegionOrdered,
+    RegionStatus,
+    WorkerStatus,
+    audit_page_of,
+    dead_page_of,
+    queue_of,
+    region_of,
+    region_ordered,
+    worker_of,
+)
 from tradewind.client.calls import Refusal, Router
-from tradewind.client.enums import short_name
 from tradewind.client.moves import EvacuationStatus, MoveStatus, Retargeted, move_of
-from tradewind.client.times import Seconds, milliseconds, moment, seconds, to_duration
-from tradewind.client.views import TaskView, task_of
-from tradewind.v1 import admin_pb2, task_pb2
+from tradewind.client.times import Seconds, to_duration
+from tradewind.client.views import task_of
+from tradewind.v1 import admin_pb2
 from tradewind.v1.admin_pb2_grpc import AdminServiceStub
 from tradewind.wire import OPERATOR_METADATA
 
@@ -25,109 +38,6 @@ _DEADLINE_S = 10.0
 _ORDER_DEADLINE_S = 20.0
 
 Reply = TypeVar("Reply", bound=Message)
-
-
-@dataclass(frozen=True, slots=True)
-class RegionStatus:
-    """A region as the answering router sees it; None where it has not measured yet.
-
-    Of a silent one pending, wait, slots and workers are what was known `age_s` ago.
-    """
-
-    name: str
-    state: str  # ACTIVE, CORDONED or DRAINING
-    health: str  # HEALTHY, DEGRADED, DOWN, RECOVERING or UNKNOWN
-    rtt_ms: float | None
-    expected_wait_s: float | None
-    pending: int
-    live_slots: int
-    workers: int
-    epoch: int
-    age_s: float | None = None  # of what is known of its load; None: nothing is
-    trial: bool = False  # half-open: DOWN, and tried with one task at a time
-    reasons: tuple[str, ...] = ()  # what keeps new tasks out of it, in the words of `explain`
-    details: Mapping[str, str] = field(default_factory=dict[str, str])  # of `reasons`, if known
-
-
-@dataclass(frozen=True, slots=True)
-class RegionOrdered(RegionStatus):
-    """A region after an order. `stood`: it was so already, and nothing was changed."""
-
-    stood: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class QueueOrdered:
-    """A pause or its end: the epoch that has it. `stood`: it was so already."""
-
-    epoch: int
-    stood: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class QueueStatus:
-    """A queue in one region; counts are of tasks."""
-
-    region: str
-    queue: str
-    pending_high: int
-    pending_normal: int
-    pending_low: int
-    pending: int
-    scheduled: int
-    processing: int
-    failed: int
-    moving: int
-    dead: int
-    oldest_age_s: float | None
-    paused: bool
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerStatus:
-    """A live worker process."""
-
-    worker_id: str
-    region: str
-    queues: tuple[str, ...]
-    handlers: tuple[str, ...]
-    slots: int
-    busy: int
-    started_at: datetime | None
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
-class AuditEntry:
-    """What somebody did, as a region keeps it."""
-
-    region: str
-    at: datetime | None  # by that region's clock
-    deed: str
-    who: str
-    on: str  # the region, queue or task that it was done to
-    why: str
-    counts: dict[str, int]  # tasks, by what they are counted by
-    details: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class AuditPage:
-    """What was done, latest first."""
-
-    records: tuple[AuditEntry, ...]
-    next_page_token: str  # empty on the last page
-    silent_regions: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DeadPage:
-    """Dead tasks of all regions, oldest death first, without payloads."""
-
-    tasks: tuple[TaskView, ...]
-    next_page_token: str  # empty on the last page
-    total: int
-    silent_regions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,18 +66,18 @@ class Admin:
     async def regions(self) -> tuple[list[RegionStatus], Silent]:
         """Every configured region, silent ones included with what was last known."""
         reply = await self._ask(self._stub.ListRegions, admin_pb2.ListRegionsRequest())
-        return [_region(each) for each in reply.regions], tuple(reply.silent_regions)
+        return [region_of(each) for each in reply.regions], tuple(reply.silent_regions)
 
     async def queues(self, region: str = "", queue: str = "") -> tuple[list[QueueStatus], Silent]:
         """One entry for each region and queue."""
         request = admin_pb2.ListQueuesRequest(region=region, queue=queue)
         reply = await self._ask(self._stub.ListQueues, request)
-        return [_queue(each) for each in reply.queues], tuple(reply.silent_regions)
+        return [queue_of(each) for each in reply.queues], tuple(reply.silent_regions)
 
     async def workers(self, region: str = "") -> tuple[list[WorkerStatus], Silent]:
         """List live workers, by region and id."""
         reply = await self._ask(self._stub.ListWorkers, admin_pb2.ListWorkersRequest(region=region))
-        return [_worker(each) for each in reply.workers], tuple(reply.silent_regions)
+        return [worker_of(each) for each in reply.workers], tuple(reply.silent_regions)
 
     async def audit(
         self, region: str = "", *, page_size: int = 100, page_token: str = ""
@@ -177,8 +87,7 @@ class Admin:
             region=region, page_size=page_size, page_token=page_token
         )
         reply = await self._ask(self._stub.ListAudit, request)
-        records = tuple(_audit_entry(each) for each in reply.records)
-        return AuditPage(records, reply.next_page_token, tuple(reply.silent_regions))
+        return audit_page_of(reply)
 
     async def dead_tasks(
         self,
@@ -194,12 +103,7 @@ class Admin:
             page_token=page_token,
         )
         reply = await self._ask(self._stub.ListDeadTasks, request)
-        return DeadPage(
-            tasks=tuple(task_of(task) for task in reply.tasks),
-            next_page_token=reply.next_page_token,
-            total=reply.total,
-            silent_regions=tuple(reply.silent_regions),
-        )
+        return dead_page_of(reply)
 
     async def redrive(
         self, which: DeadFilter, *, dry_run: bool = False, by: str = ""
@@ -237,7 +141,7 @@ class Admin:
             force=force,
         )
         reply = await self._order(self._stub.SetRegionState, request, by)
-        return RegionOrdered(**_facts(reply.region), stood=reply.stood)
+        return region_ordered(reply)
 
     async def evacuate(
         self,
@@ -332,69 +236,3 @@ def _by(name: str) -> tuple[tuple[str, str], ...]:
     """Who asks, as metadata, which is ASCII: what else a name holds is escaped."""
     said = name.encode("ascii", "backslashreplace").decode()
     return ((OPERATOR_METADATA, said),) if said.isprintable() and said else ()
-
-
-def _audit_entry(sent: admin_pb2.AuditRecord) -> AuditEntry:
-    return AuditEntry(
-        region=sent.region,
-        at=moment(sent.at) if sent.HasField("at") else None,
-        deed=sent.deed,
-        who=sent.who,
-        on=sent.on,
-        why=sent.why,
-        counts=dict(sent.counts),
-        details=dict(sent.details),
-    )
-
-
-def _region(region: admin_pb2.Region) -> RegionStatus:
-    return RegionStatus(**_facts(region))
-
-
-def _facts(of: admin_pb2.Region) -> dict[str, Any]:
-    return {
-        "name": of.name,
-        "state": short_name(task_pb2.RegionState.Name(of.state)),
-        "health": short_name(task_pb2.Health.Name(of.health)),
-        "rtt_ms": milliseconds(of.rtt) if of.HasField("rtt") else None,
-        "expected_wait_s": seconds(of.expected_wait) if of.HasField("expected_wait") else None,
-        "pending": of.pending,
-        "live_slots": of.live_slots,
-        "workers": of.workers,
-        "epoch": of.epoch,
-        "age_s": seconds(of.age) if of.HasField("age") else None,
-        "trial": of.trial,
-        "reasons": tuple(of.reasons),
-        "details": dict(of.details),
-    }
-
-
-def _queue(queue: admin_pb2.QueueStats) -> QueueStatus:
-    return QueueStatus(
-        region=queue.region,
-        queue=queue.queue,
-        pending_high=queue.pending_high,
-        pending_normal=queue.pending_normal,
-        pending_low=queue.pending_low,
-        pending=queue.pending,
-        scheduled=queue.scheduled,
-        processing=queue.processing,
-        failed=queue.failed,
-        moving=queue.moving,
-        dead=queue.dead,
-        oldest_age_s=seconds(queue.oldest_age) if queue.HasField("oldest_age") else None,
-        paused=queue.paused,
-    )
-
-
-def _worker(worker: admin_pb2.Worker) -> WorkerStatus:
-    return WorkerStatus(
-        worker_id=worker.worker_id,
-        region=worker.region,
-        queues=tuple(worker.queues),
-        handlers=tuple(worker.handlers),
-        slots=worker.slots,
-        busy=worker.busy,
-        started_at=moment(worker.started_at) if worker.HasField("started_at") else None,
-        version=worker.version,
-    )

@@ -252,7 +252,8 @@ async def test_a_cancel_that_is_heard_while_its_task_waits_to_be_started_holds(
         await home.cancel(first, retention_ms=KEEP_MS)
 
     await stored(home, 100)
-    async with filling(home, one_region, 100, handler, []) as (intake, runner, seen):
+    # A clock that stands: however slow this machine is, no answer lies for long.
+    async with filling(home, one_region, 100, handler, [], ManualClock()) as (intake, runner, seen):
         # As of a worker whose handlers let the loop go.
         intake._held_ms = 0.0  # pyright: ignore[reportPrivateUsage]
         seen.before_answer = cancel
