@@ -150,7 +150,7 @@ class Ends:
         give_up_at = time.monotonic() + patience_s
         left = list(ids)
         while left and time.monotonic() < give_up_at:
-            ends = await self._each(self._clients[0], left)
+            ends = await self._each(self._clients[0], left, give_up_at)
             left = [id_ for id_ in left if (end := ends.get(id_)) is None or not _rests(end)]
             for task_id, end in ends.items():
                 if end.is_settled:
@@ -164,7 +164,7 @@ class Ends:
         give_up_at = time.monotonic() + patience_s
         asked = list(ids)
         while asked:
-            answers = [await self._each(client, asked) for client in self._clients]
+            answers = [await self._each(client, asked, give_up_at) for client in self._clients]
             for task_id in asked:
                 silent = End("no answer")
                 found[task_id] = tuple(each.get(task_id, silent) for each in answers)
@@ -180,16 +180,21 @@ class Ends:
             if end.is_settled:
                 self.first_seen.setdefault(task_id, end)
 
-    async def _each(self, client: Client, ids: Sequence[str]) -> dict[str, End]:
+    async def _each(self, client: Client, ids: Sequence[str], until: float) -> dict[str, End]:
+        """What it says of each; of none any more once it is `until` and a call has hung."""
         ends: dict[str, End] = {}
+        is_late = False
 
         async def one(task_id: str) -> None:
+            nonlocal is_late
+            if is_late:
+                return
             try:
                 ends[task_id] = _end_of(await client.get(task_id, deadline=10.0))
             except UnknownTask:
                 ends[task_id] = End("")
             except TradewindError:
-                pass
+                is_late = time.monotonic() > until
 
         await _few_at_once([lambda id_=id_: one(id_) for id_ in ids])
         return ends

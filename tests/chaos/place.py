@@ -10,6 +10,7 @@ again.
 import asyncio
 import random
 import sys
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from tests.chaos.app import LEDGER
 from tests.chaos.links import Links
 from tradewind.fleet import RedisTarget
 from tradewind.local.embedded import answers_ready
+from tradewind.local.errors import LocalSetupError
 from tradewind.local.freeports import LOOPBACK, free_ports
 from tradewind.local.plan import seeing
 from tradewind.local.scratch import (
@@ -119,15 +121,20 @@ class Place:
         """Wait until the region has each of its primaries once, and all others follow one.
 
         A primary that comes back takes writes until it hears that it was replaced. Raises
-        TimeoutError.
+        LocalSetupError.
         """
-        async with asyncio.timeout(_WHOLE_S):
-            while True:
-                primaries, replicas = await self.primaries(region), await self.replicas(region)
-                wanted = _PRIMARIES[REGIONS[region]]
-                if len(primaries) == wanted == len(self.servers[region]) - len(replicas):
-                    return
-                await asyncio.sleep(_LOOK_S)
+        give_up_at = time.monotonic() + _WHOLE_S
+        wanted = _PRIMARIES[REGIONS[region]]
+        while True:
+            primaries, replicas = await self.primaries(region), await self.replicas(region)
+            if len(primaries) == wanted == len(self.servers[region]) - len(replicas):
+                return
+            if time.monotonic() > give_up_at:
+                raise LocalSetupError(
+                    f"{region} is not whole {_WHOLE_S:g} s after: {len(primaries)} primaries and "
+                    f"{len(replicas)} replicas answer of {len(self.servers[region])} servers"
+                )
+            await asyncio.sleep(_LOOK_S)
 
     async def _has_slots(self, region: str, server: RedisProcess) -> bool:
         if REGIONS[region] != "cluster":

@@ -99,6 +99,9 @@ async def failovers(nodes: list[RedisProcess], times: int) -> None:
         await until(is_as_before, f"no more than {before} connections")
         for task_id in ids:
             assert (await record_of(store, task_id)).state is State.PENDING
+    asked = {name for node in nodes for name in connected(node.port).info("commandstats")}
+    assert "cmdstat_cluster|slots" in asked
+    assert "cmdstat_cluster|shards" not in asked, "it may never end: docs/decisions/0019"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tradewind.local.prepare import choose_layout
 from tradewind.local.redis_server import ServerBinary
 from tradewind.local.store_files import file_of, lay_out, left_behind
 from tradewind.local.stores import Form, Node, Store, form_of, store_of
-from tradewind.store.shards import Place, uncovered
+from tradewind.store.cluster_map import Place, uncovered
 
 EU, US = "eu-west", "us-east"
 NEW, OLD = (8, 2, 3), (7, 0, 15)

@@ -24,10 +24,10 @@ from tradewind.errors import StoreError, StoreUnavailable
 from tradewind.fleet import Fleet, Region
 from tradewind.limits import SECOND_MS
 from tradewind.store import dial, rights
+from tradewind.store.cluster_map import Place, failed_places, slot_places, uncovered
 from tradewind.store.key_sample import key_sample
 from tradewind.store.keys import partition_keys
 from tradewind.store.link import Link, Reply
-from tradewind.store.shards import Place, cluster_places, uncovered
 from tradewind.store.tags import SUPPORTED
 from tradewind.store.topology import primary_address
 
@@ -114,21 +114,24 @@ class _Visit:
         if target.kind != "cluster":
             return [Place(address) for address in target.nodes[:1]]
         failure: StoreError = StoreUnavailable(self._region.name, "no node is named", sent=False)
+        asked = [["CLUSTER", "SLOTS"], ["CLUSTER", "NODES"]]
         asking = {  # side by side: many that are silent take no longer than one
-            address: asyncio.create_task(self._ask(address, [["CLUSTER", "SHARDS"]]))
-            for address in target.nodes
+            address: asyncio.create_task(self._ask(address, asked)) for address in target.nodes
         }
         try:
             for address, task in asking.items():
                 try:
-                    (shards,) = await task
+                    slots, nodes = await task
                 except StoreError as error:
                     failure = error
                     continue
-                if isinstance(shards, list):
-                    return cluster_places(
-                        cast("list[Any]", shards), asked=address, tls=target.tls is not None
-                    )
+                if isinstance(slots, list):
+                    ranges = cast("list[Any]", slots)
+                    failed = nodes if isinstance(nodes, bytes) else b""
+                    return [
+                        *slot_places(ranges, asked=address),
+                        *failed_places(failed, ranges, asked=address),
+                    ]
                 failure = StoreUnavailable(self._region.name, "it is no Cluster", sent=False)
         finally:
             for task in asking.values():
@@ -248,8 +251,7 @@ class _Visit:
 
 def _silent(seen: _Seen) -> SilentNode:
     place = seen.place
-    # One whose replica was promoted serves nothing any more.
-    return SilentNode(place.address, seen.cause, is_primary=place.is_primary and bool(place.slots))
+    return SilentNode(place.address, seen.cause, is_primary=place.is_primary)
 
 
 def _partition(

@@ -17,11 +17,11 @@ from tradewind.errors import StoreMoving, StoreUnavailable
 from tradewind.fleet import Fleet, Region
 from tradewind.limits import SECOND_MS
 from tradewind.store import dial
+from tradewind.store.cluster_map import Place, redirected
 from tradewind.store.identity import Checked, Identity
 from tradewind.store.keys import partition_keys
 from tradewind.store.link import CONNECT_TIMEOUT_S, Command, Exchange, Link, Reply
 from tradewind.store.refusals import Elsewhere
-from tradewind.store.shards import Place, redirected
 from tradewind.store.topology import ASK_TIMEOUT_S, topology_of
 
 REFRESH_EVERY_S: Final = 30.0

@@ -17,6 +17,7 @@ from tradewind.errors import StoreError, StoreFull, StoreMoving, StoreUnavailabl
 from tradewind.fleet import Fleet, Region
 from tradewind.metrics import REDIS_CALL_SECONDS
 from tradewind.store import refusals, replies, scripts
+from tradewind.store.cluster_map import redirected
 from tradewind.store.fullness import Fullness
 from tradewind.store.holding import Holding
 from tradewind.store.keys import PartitionKeys, partition_keys
@@ -24,7 +25,6 @@ from tradewind.store.link import Command, Link, Reply
 from tradewind.store.nodes import Nodes
 from tradewind.store.refusals import Elsewhere, Later, ScriptUnknown
 from tradewind.store.scripts import Arg, Item, Script
-from tradewind.store.shards import redirected
 
 CALL_TIMEOUT_S = 5.0
 # Back-off while a slot moves or a node loads (own choice: a slot moves in milliseconds).

@@ -60,7 +60,6 @@ COMMANDS: Final[dict[str, Command]] = {
     "client|setname": ["CLIENT", "SETNAME", "x"],
     "client|unblock": ["CLIENT", "UNBLOCK", "1"],
     "cluster|info": ["CLUSTER", "INFO"],
-    "cluster|shards": ["CLUSTER", "SHARDS"],
     "cluster|slots": ["CLUSTER", "SLOTS"],
     "config|get": ["CONFIG", "GET", "appendfsync"],
     "dbsize": ["DBSIZE"],
@@ -79,13 +78,14 @@ COMMANDS: Final[dict[str, Command]] = {
     # --- by doctor alone
     "acl|dryrun": ["ACL", "DRYRUN", "default", "PING"],
     "acl|whoami": ["ACL", "WHOAMI"],
+    "cluster|nodes": ["CLUSTER", "NODES"],
     "ttl": ["TTL", _KEY],
     "type": ["TYPE", _KEY],
 }
 #: What calls can do without: only doctor, or only a newer or another form of Redis, has a use for.
 OPTIONAL: Final = frozenset(
     {"acl|dryrun", "acl|whoami", "asking", "client|setinfo", "config|get", "role", "ttl", "type"}
-    | {"cluster|info", "cluster|shards", "cluster|slots", "waitaof"}
+    | {"cluster|info", "cluster|nodes", "cluster|slots", "waitaof"}
 )
 _FORBIDDEN: Final = ["FLUSHALL"]
 

@@ -17,8 +17,8 @@ from tradewind.errors import IdentityMismatch, StoreError, StoreUnavailable
 from tradewind.fleet import RedisTarget, Region
 from tradewind.store import dial
 from tradewind.store.causes import cause_of
+from tradewind.store.cluster_map import Place, slot_places
 from tradewind.store.link import Command, Reply, pack, read_reply
-from tradewind.store.shards import Place, cluster_places, slot_places
 
 ASK_TIMEOUT_S: Final = 2.0  # of one node: connect, TLS, and answer
 HEAD_START_S: Final = 0.1  # of one node before the next; a dead one must not hold up the others
@@ -82,19 +82,10 @@ class _Cluster:
         return partial.places
 
     async def _view(self, address: str) -> _View:
-        shards, info = await self._ask(address, [["CLUSTER", "SHARDS"], ["CLUSTER", "INFO"]])
-        is_whole = not isinstance(info, bytes) or b"cluster_state:fail" not in info
-        places: list[Place] = []
-        if isinstance(shards, list):
-            tls = self._region.redis.tls is not None
-            places = cluster_places(cast("list[Any]", shards), asked=address, tls=tls)
-            if all(place.is_sure for place in places):
-                return _View(places, is_whole)
-        (slots,) = await self._ask(address, [["CLUSTER", "SLOTS"]])
+        slots, info = await self._ask(address, [["CLUSTER", "SLOTS"], ["CLUSTER", "INFO"]])
         if isinstance(slots, list):
+            is_whole = not isinstance(info, bytes) or b"cluster_state:fail" not in info
             return _View(slot_places(cast("list[Any]", slots), asked=address), is_whole)
-        if places:  # it may not be asked: better than nothing
-            return _View(places, is_whole)
         cause = "it is no Cluster: name it as redis://HOST:PORT in regions.yaml"
         if isinstance(slots, Exception) and "cluster support disabled" not in str(slots):
             cause = cause_of(slots)

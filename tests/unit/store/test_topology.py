@@ -16,9 +16,8 @@ SEEDS = ("a:1", "b:1", "c:1")
 WHOLE, CUT_OFF = b"cluster_state:ok\r\n", b"cluster_state:fail\r\n"
 
 
-def shards(port: int) -> list[Any]:
-    node = [b"port", port, b"endpoint", b"n", b"role", b"master", b"health", b"online"]
-    return [[b"slots", [0, 16_383], b"nodes", [node]]]
+def slots(port: int) -> list[Any]:
+    return [[0, 16_383, [b"n", port, b"id", []]]]
 
 
 class Nodes:
@@ -27,9 +26,9 @@ class Nodes:
     def __init__(self, **answers: Any) -> None:
         self._answers, self.asked = answers, list[str]()
 
-    async def __call__(self, address: str, commands: Sequence[Command]) -> list[Reply]:
+    async def __call__(self, address: str, _commands: Sequence[Command]) -> list[Reply]:
         self.asked.append(address)
-        answer = self._answers[address[0] if len(commands) > 1 else "slots"]
+        answer = self._answers[address[0]]
         if isinstance(answer, StoreUnavailable):
             raise answer
         if answer == "silence":
@@ -52,52 +51,37 @@ DEAD = StoreUnavailable("eu", "connection refused", sent=False)
 
 
 async def test_any_seed_will_do() -> None:
-    assert await address(Nodes(a=DEAD, b=[shards(7), WHOLE])) == "n:7"
+    assert await address(Nodes(a=DEAD, b=[slots(7), WHOLE])) == "n:7"
 
 
 async def test_a_silent_node_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "ASK_TIMEOUT_S", 1_000.0)
-    assert await address(Nodes(a="silence", b="silence", c=[shards(7), WHOLE])) == "n:7"
+    assert await address(Nodes(a="silence", b="silence", c=[slots(7), WHOLE])) == "n:7"
 
 
 async def test_a_node_that_lost_the_others_is_not_believed_if_another_answers() -> None:
-    nodes = Nodes(a=[shards(1), CUT_OFF], b=[shards(7), WHOLE])
+    nodes = Nodes(a=[slots(1), CUT_OFF], b=[slots(7), WHOLE])
     assert await address(nodes) == "n:7"
 
 
 async def test_it_is_believed_if_no_other_answers() -> None:
-    assert await address(Nodes(a=[shards(1), CUT_OFF], b=DEAD, c=DEAD)) == "n:1"
+    assert await address(Nodes(a=[slots(1), CUT_OFF], b=DEAD, c=DEAD)) == "n:1"
 
 
 async def test_nodes_that_are_known_are_asked_before_the_seeds() -> None:
-    nodes = Nodes(k=[shards(7), WHOLE])
+    nodes = Nodes(k=[slots(7), WHOLE])
     assert await address(nodes, ["k:1"]) == "n:7"
     assert nodes.asked == ["k:1"]
 
 
 async def test_a_login_that_may_not_ask_for_its_state_is_no_obstacle() -> None:
-    assert await address(Nodes(a=[shards(7), PermissionError()])) == "n:7"
-
-
-async def test_without_shards_slots_are_asked_for() -> None:
-    nodes = Nodes(
-        a=[Exception("unknown subcommand"), WHOLE], slots=[[[0, 16_383, [b"s", 9, b"id"]]]]
-    )
-    assert await address(nodes) == "s:9"
-
-
-async def test_of_two_primaries_of_a_shard_the_owner_is_the_one_that_slots_name() -> None:
-    (shard,) = shards(7)
-    (other,) = shards(8)
-    shard[3] += other[3]
-    slots = [[0, 16_383, [b"n", 7, b"id"]]]
-    assert await address(Nodes(a=[[shard], WHOLE], slots=[slots])) == "n:7"
+    assert await address(Nodes(a=[slots(7), PermissionError()])) == "n:7"
 
 
 async def test_a_server_that_is_no_cluster_is_named_as_such() -> None:
     no = Exception("This instance has cluster support disabled")
     with pytest.raises(StoreUnavailable, match="it is no Cluster: name it as redis://HOST:PORT"):
-        await learner(Nodes(a=[no, no], b=[no, no], c=[no, no], slots=[no])).primaries(())
+        await learner(Nodes(a=[no, no], b=[no, no], c=[no, no])).primaries(())
 
 
 async def test_if_nobody_answers_the_last_cause_is_told() -> None:
