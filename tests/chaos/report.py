@@ -15,6 +15,9 @@ from tests.chaos.history import History
 _COLOURS: Final = ("#0b6e8a", "#e0a030", "#6a7f3c", "#7a5aa6")
 _FAULT: Final = "#b5483a"
 _DPI: Final = 120
+_RATES_INCHES: Final = 3.6
+_ROW_INCHES: Final = 0.16
+_FEW_ROWS: Final = 6
 _BUCKET_S: Final = 2.0
 _STORY_LINES: Final = 60
 
@@ -110,12 +113,18 @@ def draw(history: History, seed: int, path: Path) -> bool:
     mpl.use("Agg")
     zero = min((told.asked_at for told in history.told), default=0.0)
     end = max([history.healed_at, *(line.at for line in history.lines)]) - zero
+    names = sorted({f"{one.strike.region}: {one.strike.fault}" for one in history.struck})
+    heights = (_RATES_INCHES, _ROW_INCHES * max(len(names), _FEW_ROWS))
     figure: Any
     figure, (above, below) = plt.subplots(
-        2, 1, figsize=(13, 7), sharex=True, height_ratios=[2, 1.6], layout="constrained"
+        *(2, 1),
+        figsize=(13, sum(heights) + 1),
+        sharex=True,
+        height_ratios=heights,
+        layout="constrained",
     )
     _rates(above, history, zero, end)
-    _faults(below, history, zero)
+    _faults(below, history, zero, names)
     above.set_title(f"seed {seed}: {len(history.struck)} faults, {len(history.ends)} tasks")
     below.set_xlabel("seconds since the load began")
     figure.savefig(path, dpi=_DPI)
@@ -143,11 +152,11 @@ def _counts(moments: Sequence[float], edges: Sequence[float]) -> list[float]:
     return [counts.get(at, 0) / _BUCKET_S for at in range(len(edges) - 1)]
 
 
-def _faults(axes: Any, history: History, zero: float) -> None:
-    names = sorted({f"{one.strike.region}: {one.strike.fault}" for one in history.struck})
+def _faults(axes: Any, history: History, zero: float, names: Sequence[str]) -> None:
     for one in history.struck:
         row = names.index(f"{one.strike.region}: {one.strike.fault}")
         length = max(0.6, one.ended_at - one.began_at)
         axes.broken_barh([(one.began_at - zero, length)], (row - 0.35, 0.7), color=_FAULT)
-    axes.set_yticks(range(len(names)), names, fontsize=6)
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.set_ylim(-1, len(names))
     axes.grid(axis="x", alpha=0.3)
