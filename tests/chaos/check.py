@@ -116,7 +116,7 @@ def one_result(history: History) -> Iterator[Violation]:
                 wrong = f"has the result {end.result}, which no run of it has"
                 yield Violation(3, this, frozenset({task_id}), wrong)
             elif end.state == "COMPLETED" and _is_overtaken(history, task_id, end):
-                wrong = f"has the result {end.result}, of a run that was done after the next began"
+                wrong = f"has the result {end.result}, of a run that had lost it to a later one"
                 yield Violation(3, this, frozenset({task_id}), wrong)
 
 
@@ -268,18 +268,16 @@ def _is_a_runs(history: History, task_id: str, end: End) -> bool:
 
 
 def _is_overtaken(history: History, task_id: str, end: End) -> bool:
-    """Whether every run with that result had lost its task before it was done.
+    """Whether every run with that result had lost its task: another one was started after it.
 
-    A later start has a greater token; only a primary that forgot it could have let the earlier one
-    finish.
+    A later start has a greater token, and was only possible while no result was stored; from then
+    on no earlier run may store one, whenever it was done. Only a primary that forgot the later
+    start could have let it.
     """
     if _was_forgotten(history, task_id):
         return False
-    starts = [run.started for run in history.runs[task_id]]
-    return all(
-        any(start.token > run.started.token and start.at < run.ended_at for start in starts)
-        for run in _runs_with(history, task_id, end.result)
-    )
+    last = max(run.started.token for run in history.runs[task_id])
+    return all(run.started.token < last for run in _runs_with(history, task_id, end.result))
 
 
 def _runs_with(history: History, task_id: str, result: str) -> list[Run]:

@@ -154,6 +154,13 @@ BROKEN: dict[str, tuple[int, History]] = {
             faults=[struck(Fault.PAUSE_WORKER, 11.5, 15.5)],
         ),
     ),
+    "a result that was ready in time, and was told after the next run had begun": (
+        3,
+        history(
+            [*ran(11.0, 11.5), *ran(18.0, 18.1, token=200, pid=8)],
+            faults=[struck(Fault.SILENT_LINK, 11.2, 19.0)],
+        ),
+    ),
     "a state that changes after the end": (
         3,
         history(ONCE, first_seen={A: End("EXPIRED", EU, is_settled=True)}),
