@@ -5,7 +5,7 @@
 A seed that has a result of this code in the directory is not run again, so a suite that was ended
 goes on where it was. Each run leaves seed-N.json (figures and violations), seed-N.txt (what went
 wrong, with the shortest history of each kind) and seed-N.png (its time). Ends with 1 if a promise
-was broken.
+was broken, or a run could not be made.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from tests.chaos import report
 from tests.chaos.check import judge
 from tests.chaos.mutants import MUTANTS, broken_tree, digest
 from tests.chaos.run import run
+from tradewind.local.errors import LocalSetupError
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _WIDE: Final = 150
@@ -37,9 +38,16 @@ def main(args: Sequence[str]) -> int:
     options = _parser().parse_args(args)
     out: Path = options.out
     out.mkdir(parents=True, exist_ok=True)
-    figures = [_one(seed, options.length_s, out, options.mutant) for seed in options.seeds]
+    figures: list[report.Figures] = []
+    void: list[int] = []
+    for seed in options.seeds:
+        try:
+            figures.append(_one(seed, options.length_s, out, options.mutant))
+        except LocalSetupError as error:
+            sys.stdout.write(f"seed {seed} shows nothing, run it again: {error}\n")
+            void.append(seed)
     Console(width=_WIDE).print(report.summary(figures))
-    return 1 if any(one.violations for one in figures) else 0
+    return 1 if void or any(one.violations for one in figures) else 0
 
 
 def _one(seed: int, length_s: float, out: Path, mutant: str) -> report.Figures:

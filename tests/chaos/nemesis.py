@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 _RESHARD_S: Final = 20.0
 _SLOTS: Final = 2  # of those that hold a partition
 _PACE: Final = Pace(keys=2, keys_s=0.01)  # some hundred keys: a second or two
+_LOADED_S: Final = 60.0  # until a server has read its log, however busy this machine is
 _AGAIN_S: Final = 0.2
 _ORDER_S: Final = 20.0
 _FULL_ROOM_BYTES: Final = 64 * 1024  # until the first refusal: some dozens of tasks
@@ -128,7 +129,7 @@ class Nemesis:
         try:
             yield f"server {server.port}"
         finally:
-            await asyncio.to_thread(server.start)
+            await asyncio.to_thread(server.start, _LOADED_S)
             await self._place.whole(strike.region)
 
     @asynccontextmanager

@@ -59,8 +59,12 @@ _PRIMARIES: Final[Mapping[Deployment, int]] = {"cluster": 3, "sentinel": 1, "sta
 # As `tradewind doctor` advises: a primary that was replaced and does not know it has no replica,
 # and takes nothing.
 _GUARDED: Final = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
-# Microseconds for each command of the log: a restart answers LOADING for a second or two.
-_LOADING: Final = ("--key-load-delay", "10", "--loading-process-events-interval-bytes", "1024")
+# Microseconds for each command of the log, which is kept short: a restart answers LOADING for a
+# second or two.
+_LOADING: Final = (
+    *("--key-load-delay", "10", "--loading-process-events-interval-bytes", "1024"),
+    *("--auto-aof-rewrite-min-size", "1mb"),
+)
 
 _POLICY: Final = """\
 version: 1

@@ -25,7 +25,10 @@ AGREE_S: Final = 20.0
 
 
 async def run(seed: int, length_s: float, home: Path, tree: Path) -> tuple[History, list[str]]:
-    """Run `length_s` of load. Also gives what could not be done, in words."""
+    """Run `length_s` of load. Also gives what could not be done, in words.
+
+    Raises LocalSetupError if a region is not whole after the last fault: that run shows nothing.
+    """
     dice = random.Random(f"place {seed}")
     (home / "ledger.jsonl").parent.mkdir(parents=True, exist_ok=True)
     (home / "ledger.jsonl").touch()
@@ -47,6 +50,7 @@ async def _run(world: Place, seed: int, length_s: float, home: Path) -> tuple[Hi
         playing = asyncio.create_task(load.play())
         await nemesis.play(planned)
         healed_at = time.monotonic()
+        await asyncio.gather(*map(world.whole, REGIONS))
         await playing
         looking.cancel()
         ids = sorted({told.task_id for told in load.told if told.task_id})

@@ -53,7 +53,7 @@ class RedisProcess:
         """What the server printed, every start appended."""
         return self.data_dir / "redis.log"
 
-    def start(self) -> None:
+    def start(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Start it, and return once it serves. Raises LocalSetupError with the end of its log."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         argv = [str(find_server().path), *self._arguments()]
@@ -67,7 +67,7 @@ class RedisProcess:
                 # A Ctrl-C at the terminal must not reach it before its users.
                 start_new_session=True,
             )
-        give_up_at = time.monotonic() + READY_TIMEOUT_S
+        give_up_at = time.monotonic() + timeout_s
         while not self._serves():
             if self._process.poll() is not None or time.monotonic() > give_up_at:
                 self.kill()
