@@ -264,7 +264,13 @@ def _touches(one: Struck, region: str) -> bool:
 
 
 def _is_a_runs(history: History, task_id: str, end: End) -> bool:
-    return bool(_runs_with(history, task_id, end.result))
+    """Whether a run has it: its own, or of a copy under one key the first one's: docs/dedup.md."""
+    if _runs_with(history, task_id, end.result):
+        return True
+    number = _numbers(history).get(task_id, -1)
+    is_copied = number >= 0 and history.operations[number].again_s is not None
+    copies = {told.task_id for told in history.accepted() if told.number == number}
+    return is_copied and any(_runs_with(history, copy, end.result) for copy in copies)
 
 
 def _is_overtaken(history: History, task_id: str, end: End) -> bool:
@@ -276,8 +282,9 @@ def _is_overtaken(history: History, task_id: str, end: End) -> bool:
     """
     if _was_forgotten(history, task_id):
         return False
-    last = max(run.started.token for run in history.runs[task_id])
-    return all(run.started.token < last for run in _runs_with(history, task_id, end.result))
+    runs = _runs_with(history, task_id, end.result)
+    last = max((run.started.token for run in history.runs.get(task_id, ())), default=0)
+    return bool(runs) and all(run.started.token < last for run in runs)
 
 
 def _runs_with(history: History, task_id: str, result: str) -> list[Run]:

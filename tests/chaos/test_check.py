@@ -103,6 +103,12 @@ ALLOWED: dict[str, History] = {
         [told(), told(call="cancel", at=12.0, is_cancelled=True)],
         ends={A: (End("CANCELLED", EU, is_settled=True),) * 2},
     ),
+    "a copy under the same key that got the first one's result and did not run": history(
+        ONCE,
+        [told(), told(B, "again", is_doubtful=True)],
+        ends={A: (DONE, DONE), B: (DONE, DONE)},
+        operations=[operation(Kind.KEYED, again_s=5.0)],
+    ),
     "a result that was overtaken where the claim was forgotten": history(
         [*ran(11.0, 16.0), *ran(15.0, token=200)], faults=[KILLED]
     ),
@@ -145,6 +151,10 @@ BROKEN: dict[str, tuple[int, History]] = {
     "a second start of what was done": (
         2,
         history([*ONCE, *ran(15.0, 15.1, token=200)]),
+    ),
+    "a result of another task, that no key joins": (
+        3,
+        history(ONCE, [told(), told(B, "again")], ends={A: (DONE, DONE), B: (DONE, DONE)}),
     ),
     "a result that no run has": (3, history(ran(11.0, 11.1, pid=8))),
     "a result of a run that had lost its task": (

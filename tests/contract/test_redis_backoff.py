@@ -11,7 +11,7 @@ import redis
 from tests.conftest import fleet_at
 from tests.harness.patience import until
 from tests.redis_keys import connected
-from tests.scripts.world import a_task, keys_at, record_of
+from tests.scripts.world import a_task, keys_at, outcome, record_of
 from tradewind.errors import IdentityMismatch, StoreUnavailable
 from tradewind.local.freeports import free_ports
 from tradewind.local.scratch import RedisProcess
@@ -114,6 +114,21 @@ async def test_a_primary_that_was_made_a_replica(own: RegionStore, raw: Any) -> 
     raw.replicaof("127.0.0.1", free_ports(1)[0])
     await is_refused(own, "its node is a replica, which takes no writes")
     await is_stored_once_it_passes(own, lambda: raw.replicaof("NO", "ONE"))
+
+
+async def test_what_a_replica_holds_is_looked_at_again_once_it_is_primary(
+    own: RegionStore, raw: Any
+) -> None:
+    """It may be what its primary had, and connections outlive all of that."""
+    assert isinstance(await outcome(own, a_task()), Stored)
+    raw.replicaof("127.0.0.1", free_ports(1)[0])
+    await is_refused(own, "its node is a replica, which takes no writes")
+    raw.config_set("replica-read-only", "no")
+    for place in range(own.partitions):
+        raw.hset(keys_at(place).identity, "region", "another")
+    raw.config_set("replica-read-only", "yes")
+    raw.replicaof("NO", "ONE")
+    assert isinstance(await outcome(own, a_task()), IdentityMismatch)
 
 
 async def test_a_replica_that_has_lost_its_primary(own: RegionStore, raw: Any) -> None:

@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import os
+import signal
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,6 +131,23 @@ async def test_a_primary_that_is_dead_is_left_for_its_replica(nodes: list[RedisP
                 assert (await record_of(store, task_id)).state is State.PENDING
         finally:
             nodes[0].start()
+
+
+async def test_a_seed_that_was_given_to_another_cluster_gets_nothing_while_ours_is_silent(
+    tmp_path: Path,
+) -> None:
+    with cluster_nodes(tmp_path / "a", 1) as (ours,), cluster_nodes(tmp_path / "b", 1) as (other,):
+        async with opened([ours.port, other.port]) as store:
+            await eventually_stored(store, 0)
+            os.kill(ours.pid, signal.SIGSTOP)
+            try:
+                with pytest.raises(StoreUnavailable, match="only nodes of another Cluster answer"):
+                    await client_of(store).nodes.learn()
+                assert isinstance(await outcome(store, a_task(an_id(0))), StoreUnavailable)
+            finally:
+                os.kill(ours.pid, signal.SIGCONT)
+            await eventually_stored(store, 0)
+        assert connected(other.port).dbsize() == 0
 
 
 async def test_any_seed_will_do_also_a_replica(nodes: list[RedisProcess]) -> None:

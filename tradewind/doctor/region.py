@@ -25,6 +25,7 @@ def region_findings(region: RegionFacts, needs: Needs) -> Iterator[Finding]:
     if not region.is_reachable:
         yield _unreachable(region)
         return
+    yield from _form(region)
     yield from _nodes(region)
     yield from _watchers(region)
     yield from _coverage(region)
@@ -43,6 +44,32 @@ def _unreachable(region: RegionFacts) -> Finding:
         "no task can be stored or run there from here",
         advice="start it, or correct the address, login or TLS of the region in regions.yaml",
     )
+
+
+def _form(region: RegionFacts) -> Iterator[Finding]:
+    """One that is named as what it is not works, until a node fails."""
+    of_clusters, sentinels = (
+        tuple(node.address for node in region.nodes if node.info.get("redis_mode") == mode)
+        for mode in ("cluster", "sentinel")
+    )
+    if of_clusters and region.kind != "cluster":
+        yield Finding(
+            ERROR,
+            "form",
+            "a node of a Cluster, named as a server of its own",
+            "once it fails, or its slots move, nobody looks for its tasks elsewhere",
+            advice="name it as {cluster: [HOST:PORT, ...]} in regions.yaml",
+            nodes=of_clusters,
+        )
+    if sentinels:
+        yield Finding(
+            ERROR,
+            "form",
+            "a Sentinel, named as a server",
+            "it keeps no tasks: nothing works here",
+            advice="name it as {sentinel: [HOST:PORT, ...], service: NAME} in regions.yaml",
+            nodes=sentinels,
+        )
 
 
 def _nodes(region: RegionFacts) -> Iterator[Finding]:
@@ -187,8 +214,20 @@ def _identity(region: RegionFacts, needs: Needs) -> Iterator[Finding]:
             if set(wrong) == {"format"}
             else "correct the address of the region, or deployment and partitions of the file",
         )
-    elif not any(partition.identity for partition in region.partitions):
+        return
+    blank = [each for each in region.partitions if each.node and not each.identity]
+    served = sum(1 for each in region.partitions if each.node)
+    if len(blank) == served and not any(each.tasks for each in blank):
         yield Finding(INFO, "identity", "none yet: no router or worker was ever here")
+    elif blank:
+        yield Finding(
+            WARNING,
+            "identity",
+            f"{len(blank)} of {many(len(region.partitions), 'partition')} have none",
+            "their tasks are gone: something has emptied their node, or it began without its data",
+            advice="look for a FLUSHALL, and for a primary without persistence that was restarted",
+            nodes=tuple(dict.fromkeys(each.node for each in blank)),
+        )
     else:
         yield Finding(OK, "identity", f"{needs.deployment}, {region.name}")
 

@@ -2,15 +2,18 @@
 
 import socket
 import ssl
+from typing import Final
 
 from redis import exceptions as redis_errors
+
+UNKNOWN_COMMAND: Final = "it lacks a command: it is a Sentinel, or has renamed it"
 
 _CAUSES: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     ((redis_errors.AuthenticationError, redis_errors.NoPermissionError), "login refused"),
     ((redis_errors.BusyLoadingError,), "still loading its data"),
     ((TimeoutError, redis_errors.TimeoutError), "no answer in time"),
     ((ConnectionRefusedError,), "connection refused"),
-    ((socket.gaierror,), "its host name is unknown"),
+    ((socket.gaierror, UnicodeError), "its host name is unknown"),
     ((ssl.SSLCertVerificationError,), "its certificate is not trusted"),
     ((ssl.SSLError,), "TLS failed"),
     ((redis_errors.InvalidResponse,), "what answers there is no Redis"),
@@ -19,6 +22,7 @@ _CAUSES: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
 _SAID = {
     "max number of clients": "it has no connection left (maxclients)",
     "protected mode": "it lets nobody in from elsewhere (protected-mode)",
+    "unknown command": UNKNOWN_COMMAND,
 }
 
 

@@ -24,12 +24,12 @@ from tradewind.errors import StoreError, StoreUnavailable
 from tradewind.fleet import Fleet, Region
 from tradewind.limits import SECOND_MS
 from tradewind.store import dial, rights
-from tradewind.store.cluster_map import Place, failed_places, slot_places, uncovered
+from tradewind.store.cluster_map import Place, idle_places, slot_places, uncovered
 from tradewind.store.key_sample import key_sample
 from tradewind.store.keys import partition_keys
 from tradewind.store.link import Link, Reply
 from tradewind.store.tags import SUPPORTED
-from tradewind.store.topology import primary_address
+from tradewind.store.topology import primary_address, why_no_map
 
 ASK_TIMEOUT_S: Final = 5.0
 PINGS: Final = 21
@@ -114,6 +114,7 @@ class _Visit:
         if target.kind != "cluster":
             return [Place(address) for address in target.nodes[:1]]
         failure: StoreError = StoreUnavailable(self._region.name, "no node is named", sent=False)
+        is_empty = False  # one that was reset, or has not joined yet, knows of nobody
         asked = [["CLUSTER", "SLOTS"], ["CLUSTER", "NODES"]]
         asking = {  # side by side: many that are silent take no longer than one
             address: asyncio.create_task(self._ask(address, asked)) for address in target.nodes
@@ -127,16 +128,21 @@ class _Visit:
                     continue
                 if isinstance(slots, list):
                     ranges = cast("list[Any]", slots)
-                    failed = nodes if isinstance(nodes, bytes) else b""
+                    is_empty = is_empty or not ranges
+                    if not ranges:
+                        continue
+                    told = nodes if isinstance(nodes, bytes) else b""
                     return [
                         *slot_places(ranges, asked=address),
-                        *failed_places(failed, ranges, asked=address),
+                        *idle_places(told, ranges, asked=address),
                     ]
-                failure = StoreUnavailable(self._region.name, "it is no Cluster", sent=False)
+                failure = StoreUnavailable(self._region.name, why_no_map(slots), sent=False)
         finally:
             for task in asking.values():
                 task.cancel()
             await asyncio.gather(*asking.values(), return_exceptions=True)
+        if is_empty:
+            return []
         raise failure
 
     async def _watchers(self) -> tuple[Watcher, ...]:
@@ -251,7 +257,8 @@ class _Visit:
 
 def _silent(seen: _Seen) -> SilentNode:
     place = seen.place
-    return SilentNode(place.address, seen.cause, is_primary=place.is_primary)
+    # One without slots serves nothing: its replica was promoted, or it has not begun yet.
+    return SilentNode(place.address, seen.cause, is_primary=place.is_primary and bool(place.slots))
 
 
 def _partition(

@@ -12,6 +12,7 @@ from typing import Any, Final
 from redis.crc import key_slot
 
 _SLOTS: Final = 16_384
+_NOWHERE: Final = frozenset({b"noaddr", b"handshake"})  # flags of nodes that nobody can reach yet
 _UNKNOWN: Final = b"?"  # cluster-preferred-endpoint-type hostname, and no name was given
 
 
@@ -51,19 +52,24 @@ def slot_places(ranges: Sequence[Any], *, asked: str) -> list[Place]:
     return [*primaries, *(Place(address, is_primary=False, slots=()) for address in followers)]
 
 
-def failed_places(nodes: bytes, ranges: Sequence[Any], *, asked: str) -> list[Place]:
-    """Those that CLUSTER NODES calls failed, of which CLUSTER SLOTS says nothing.
+def node_ids(ranges: Sequence[Any]) -> frozenset[bytes]:
+    """Of all that a reply of CLUSTER SLOTS names."""
+    return frozenset(node[2] for _, _, *members in ranges for node in members)
 
-    A primary that still has its slots is named by both.
+
+def idle_places(nodes: bytes, ranges: Sequence[Any], *, asked: str) -> list[Place]:
+    """Those of CLUSTER NODES of which CLUSTER SLOTS says nothing.
+
+    Failed replicas, primaries without slots, and whatever has not joined or caught up yet.
     """
-    known = {node[2] for _, _, *members in ranges for node in members}
+    known = node_ids(ranges)
     found: list[Place] = []
     for line in nodes.splitlines():
         node_id, where, flags, *_ = line.split()
-        if b"fail" in flags.split(b",") and b"noaddr" not in flags and node_id not in known:
+        if node_id not in known and _NOWHERE.isdisjoint(flags.split(b",")):
             host, _, port = where.partition(b"@")[0].rpartition(b":")
             address = f"{host.decode() or _host_of(asked)}:{int(port)}"
-            found.append(Place(address, is_primary=False, slots=()))
+            found.append(Place(address, is_primary=b"master" in flags, slots=()))
     return found
 
 

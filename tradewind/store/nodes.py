@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from redis.asyncio.connection import AbstractConnection
 from redis.crc import key_slot
 
-from tradewind.errors import StoreMoving, StoreUnavailable
+from tradewind.errors import IdentityMismatch, StoreMoving, StoreUnavailable
 from tradewind.fleet import Fleet, Region
 from tradewind.limits import SECOND_MS
 from tradewind.store import dial
@@ -28,6 +28,8 @@ REFRESH_EVERY_S: Final = 30.0
 PART_AFTER_S: Final = 10.0  # from a node that left the map: no call under way there lasts as long
 _LEARN_TIMEOUT_S: Final = 3.0  # of all nodes
 _REDIRECTIONS: Final = 4  # from node to node, until they agree who owns a slot
+# It would work until a node fails: nobody would learn who has taken over.
+_OF_A_CLUSTER: Final = "it is a node of a Cluster: name it as {cluster: [...]} in regions.yaml"
 _DOUBT_EVERY_S: Final = 1.0  # a failover takes seconds; asking more often finds nothing new
 
 
@@ -53,6 +55,8 @@ class Nodes:
         self._parting: dict[str, asyncio.TimerHandle] = {}
         self._farewells: set[asyncio.Task[None]] = set()
         self._clock_offset_ms: dict[str, float] = {}  # by address: server clock - our monotonic
+        # Of another region, as they say themselves: a seed may have gone over to its Cluster.
+        self._foreign: set[str] = set()
         self._closed = False
 
     async def owner(
@@ -123,9 +127,19 @@ class Nodes:
             self._doubting = asyncio.get_running_loop().call_later(wait_s, self._doubted)
 
     def moved(self, partition: int, address: str) -> None:
-        """The owner said that another node is; the rest of the map may be old as well."""
+        """The owner said that another node is; the rest of the map may be old as well.
+
+        Raises StoreUnavailable for a server of its own, which has no other nodes.
+        """
+        if self._topology is None:
+            raise self._unavailable(_OF_A_CLUSTER)
         self._own(partition, address)
         self.doubt()
+
+    def demoted(self, partition: int) -> None:
+        """Its node is a replica: what it holds may be another region's when it no longer is."""
+        address = self._owners[partition]
+        self._unverified |= {one for one, owner in enumerate(self._owners) if owner == address}
 
     def link_to(self, address: str) -> Link:
         """The link to a node by its address, HOST:PORT."""
@@ -233,8 +247,8 @@ class Nodes:
         if self._learnt_s:
             self._learnt_s = time.monotonic()  # also if it fails: not again at once
         # A node that answers at once goes first; one that is lost need not be asked.
-        known = sorted(self.owned_together(), key=self._is_lost)
-        self._take(await self._topology.primaries(known))
+        known = sorted(self.owned_together().keys() - self._foreign, key=self._is_lost)
+        self._take(await self._topology.primaries(known, frozenset(self._foreign)))
         self._learnt_s = time.monotonic()
 
     def _is_lost(self, address: str) -> bool:
@@ -290,7 +304,21 @@ class Nodes:
             if isinstance(role, list) and cast("list[Any]", role)[0] != b"master":
                 raise self._unavailable("its primary has become a replica")
         held = [partition for partition, owner in enumerate(self._owners) if owner == address]
-        self._note(address, await self._identity.check(exchange, held))
+        self._note(address, await self._identify(address, exchange, held))
+
+    async def _identify(
+        self, address: str, exchange: Exchange, partitions: Sequence[int]
+    ) -> Checked:
+        """Have it say whose data it holds. Raises as Identity.check."""
+        try:
+            checked = await self._identity.check(exchange, partitions)
+        except IdentityMismatch:
+            self._foreign.add(address)
+            self.doubt()
+            raise
+        if checked.verified:
+            self._foreign.discard(address)
+        return checked
 
     async def _verify(self, partition: int, link: Link, *, eager: bool) -> None:
         """Verify a partition that has come to a node which was greeted before, or in vain.
@@ -318,7 +346,7 @@ class Nodes:
     async def _check(self, address: str, link: Link) -> Checked:
         held = [one for one in sorted(self._unverified) if self._owners[one] == address]
         exchange = partial(link.call, timeout_s=CONNECT_TIMEOUT_S)
-        checked = await self._identity.check(exchange, held)
+        checked = await self._identify(address, exchange, held)
         self._note(address, checked)
         return checked
 

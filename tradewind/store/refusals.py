@@ -16,6 +16,7 @@ from tradewind.errors import (
     StoreMoving,
     StoreUnavailable,
 )
+from tradewind.store.causes import UNKNOWN_COMMAND
 
 
 class Elsewhere(StoreError):
@@ -81,6 +82,7 @@ _BY_WORD: dict[str, Ours] = {
     "NOREPLICAS": lambda _r, _p, _t: Later("not enough replicas"),
     "MISCONF": lambda _r, _p, _t: Later("cannot persist its data"),
     "UNBLOCKED": lambda _r, _p, _t: Elsewhere(_REPLICA),  # a primary that became one
+    "unknown": lambda region, _p, _t: StoreUnavailable(region, UNKNOWN_COMMAND, sent=False),
     "NOAUTH": _login_refused,
     "NOPERM": _login_refused,
     "WRONGPASS": _login_refused,

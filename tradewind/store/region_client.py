@@ -250,6 +250,8 @@ class RegionClient:
         """Take what a refusal says of the map, before the call is repeated. Raises StoreError."""
         if self._redirected(partition, refusal):
             return
+        if isinstance(refusal, Elsewhere):
+            self.nodes.demoted(partition)
         if isinstance(refusal, Elsewhere | StoreMoving):
             await self.nodes.learn()
         elif isinstance(refusal, Later) and refusal.doubtful:

@@ -17,11 +17,15 @@ from tradewind.errors import IdentityMismatch, StoreError, StoreUnavailable
 from tradewind.fleet import RedisTarget, Region
 from tradewind.store import dial
 from tradewind.store.causes import cause_of
-from tradewind.store.cluster_map import Place, slot_places
+from tradewind.store.cluster_map import Place, node_ids, slot_places
 from tradewind.store.link import Command, Reply, pack, read_reply
 
 ASK_TIMEOUT_S: Final = 2.0  # of one node: connect, TLS, and answer
 HEAD_START_S: Final = 0.1  # of one node before the next; a dead one must not hold up the others
+_NONE: Final = frozenset[str]()
+_OTHERS: Final = (
+    "only nodes of another Cluster answer; if that is the new one, restart routers and workers"
+)
 _NO_SENTINEL: Final = "it is no Sentinel: correct `sentinel` in regions.yaml"
 
 Ask = Callable[[str, Sequence[Command]], Awaitable[list[Reply]]]
@@ -31,8 +35,11 @@ Answer = TypeVar("Answer")
 class Topology(Protocol):
     """Where a region's primaries are."""
 
-    async def primaries(self, known: Sequence[str]) -> list[Place]:
-        """Those that serve something. `known` nodes are asked first. Raises StoreUnavailable."""
+    async def primaries(self, known: Sequence[str], foreign: frozenset[str] = _NONE) -> list[Place]:
+        """Those that serve something. Raises StoreUnavailable.
+
+        `known` nodes are asked first; a map with `foreign` ones is taken only for want of another.
+        """
         ...
 
 
@@ -52,7 +59,12 @@ class _View:
     """What one node of a Cluster says."""
 
     places: list[Place]
+    ids: frozenset[bytes]  # of these nodes: they keep them for good, whatever their addresses
     is_whole: bool  # it is in touch with most primaries: see cluster_state
+
+    def names_any(self, addresses: frozenset[str]) -> bool:
+        """Whether one of these is in it."""
+        return not addresses.isdisjoint(place.address for place in self.places)
 
 
 class _Cluster:
@@ -61,35 +73,57 @@ class _Cluster:
     def __init__(self, region: Region, ask: Ask) -> None:
         """Nobody has been asked yet."""
         self._region, self._ask = region, ask
+        self._held: _View | None = None  # the map that was taken last
 
-    async def primaries(self, known: Sequence[str]) -> list[Place]:
-        """See Topology."""
+    async def primaries(self, known: Sequence[str], foreign: frozenset[str] = _NONE) -> list[Place]:
+        """See Topology.
+
+        Once a map was taken, only of the same Cluster: a seed may have been given to another one,
+        and answer when none of ours does.
+        """
+        if self._held is not None and self._held.names_any(foreign):
+            self._held = None
+        self._held = await self._best(known, foreign)
+        return self._held.places
+
+    async def _best(self, known: Sequence[str], foreign: frozenset[str]) -> _View:
         nodes = dict.fromkeys([*known, *self._region.redis.nodes])
         failure: StoreError = _silence(self._region.name)
-        partial: _View | None = None
+        partial, others_answer = None, False
         async with aclosing(
             _answers(self._region.name, self._view, list(nodes), HEAD_START_S)
         ) as views:
             async for view in views:
                 if isinstance(view, StoreError):
                     failure = view
-                elif view.is_whole:
-                    return view.places
+                elif self._held is not None and self._held.ids.isdisjoint(view.ids):
+                    others_answer = True
+                elif view.is_whole and not view.names_any(foreign):
+                    return view
                 else:
                     partial = partial or view
-        if partial is None:
-            raise failure
-        return partial.places
+        if partial is not None:
+            return partial
+        if others_answer:
+            raise StoreUnavailable(self._region.name, _OTHERS, sent=False)
+        raise failure
 
     async def _view(self, address: str) -> _View:
         slots, info = await self._ask(address, [["CLUSTER", "SLOTS"], ["CLUSTER", "INFO"]])
         if isinstance(slots, list):
             is_whole = not isinstance(info, bytes) or b"cluster_state:fail" not in info
-            return _View(slot_places(cast("list[Any]", slots), asked=address), is_whole)
-        cause = "it is no Cluster: name it as redis://HOST:PORT in regions.yaml"
-        if isinstance(slots, Exception) and "cluster support disabled" not in str(slots):
-            cause = cause_of(slots)
-        raise StoreUnavailable(self._region.name, cause, sent=False)
+            ranges = cast("list[Any]", slots)
+            return _View(slot_places(ranges, asked=address), node_ids(ranges), is_whole)
+        raise StoreUnavailable(self._region.name, why_no_map(slots), sent=False)
+
+
+def why_no_map(answer: Reply) -> str:
+    """What a node says that has no answer to CLUSTER SLOTS, in our words."""
+    if isinstance(answer, redis_errors.NoPermissionError):
+        return "its login may not ask for the map: allow it +cluster|slots"
+    if isinstance(answer, Exception) and "cluster support disabled" not in str(answer):
+        return cause_of(answer)
+    return "it is no Cluster: name it as redis://HOST:PORT in regions.yaml"
 
 
 class _Watched:
@@ -99,7 +133,11 @@ class _Watched:
         """Nobody has been asked yet."""
         self._region = region
 
-    async def primaries(self, known: Sequence[str]) -> list[Place]:  # noqa: ARG002 - Sentinels know
+    async def primaries(
+        self,
+        known: Sequence[str],  # noqa: ARG002 - Sentinels know
+        foreign: frozenset[str] = _NONE,  # noqa: ARG002
+    ) -> list[Place]:
         """See Topology."""
         return [Place(await primary_address(self._region.name, self._region.redis))]
 

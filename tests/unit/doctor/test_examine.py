@@ -269,6 +269,22 @@ ROWS: dict[str, Row] = {
         a_region(partitions=(PartitionFacts(0, "r:1"),)),
         INFO, "identity", "none yet: no router or worker was ever here", "",
     ),
+    "a primary that has lost its data": (
+        a_cluster(
+            partitions=(
+                *partitions("r:1", "r:1"), PartitionFacts(2, "r:2"), PartitionFacts(3, "r:2"),
+            )
+        ),
+        WARNING, "identity", "2 of 4 partitions have none", "look for a FLUSHALL",
+    ),
+    "a node of a Cluster, named as a server of its own": (
+        a_region(a_node({"redis_mode": "cluster"})),
+        ERROR, "form", "a node of a Cluster, named as a server of its own", "{cluster: [HOST:PORT",
+    ),
+    "a Sentinel, named as a server": (
+        a_region(a_node({"redis_mode": "sentinel"})),
+        ERROR, "form", "a Sentinel, named as a server", "{sentinel: [HOST:PORT",
+    ),
     "a login that lacks a command": (
         a_region(rights=Rights("tw", is_known=True, missing=("+zadd", "~tw:*"))),
         ERROR, "rights", "user tw lacks +zadd, ~tw:*", "ACL SETUSER tw +zadd '~tw:*'",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tradewind.store.cluster_map import Place, failed_places, redirected, slot_places, uncovered
+from tradewind.store.cluster_map import Place, idle_places, redirected, slot_places, uncovered
 
 ASKED = "seed.example:7000"
 
@@ -53,7 +53,7 @@ def test_ranges_of_a_primary_are_put_together_and_replicas_serve_nothing() -> No
     assert uncovered(places) == 16_384 - 300
 
 
-def test_failed_nodes_are_those_that_serve_nothing_any_more() -> None:
+def test_nodes_that_serve_nothing_are_known_from_the_other_list() -> None:
     ranges = [[0, 16_383, node(b"h.example", 7000, node_id=b"a1")]]
     lines = (
         b"a1 10.0.0.1:7000@17000,h.example,shard-id=1 master,fail - 1 2 3 connected 0-16383",
@@ -63,9 +63,11 @@ def test_failed_nodes_are_those_that_serve_nothing_any_more() -> None:
         b"e5 :0@0 master,fail,noaddr - 1 2 3 disconnected",
         b"f6 :7006@17006 master,fail - 1 2 3 disconnected",
     )
-    assert failed_places(b"\n".join(lines), ranges, asked=ASKED) == [
+    assert idle_places(b"\n".join(lines), ranges, asked=ASKED) == [
         Place("10.0.0.2:7000", is_primary=False, slots=()),
-        Place("seed.example:7006", is_primary=False, slots=()),
+        Place("10.0.0.3:7000", is_primary=False, slots=()),
+        Place("10.0.0.4:7000", slots=()),
+        Place("seed.example:7006", slots=()),
     ]
 
 

@@ -91,6 +91,10 @@ REPLIES: dict[str, tuple[str, StoreError]] = {
         "NOAUTH Authentication required.",
         Unavailable(REGION, "login refused", sent=False),
     ),
+    "unknown command: it is a Sentinel": (
+        "ERR unknown command 'EVALSHA', with args beginning with: ",
+        Unavailable(REGION, "it lacks a command: it is a Sentinel, or has renamed it", sent=False),
+    ),
     "WRONGPASS: it wants another": (
         "WRONGPASS invalid username-password pair or user is disabled.",
         Unavailable(REGION, "login refused", sent=False),
