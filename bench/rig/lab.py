@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.rig.peers import Contender
-from bench.rig.server import Server, fresh
+from bench.rig.server import Fresh, Kind, Store, fresh
 from bench.rig.services import drive, router, site
 
 
@@ -48,23 +48,23 @@ class Lab:
     peers: Mapping[str, Contender]
     _snapshots: dict[str, Path] = field(default_factory=dict[str, Path])
 
-    def snapshot(self, name: str, fill: Callable[[Server], None]) -> Path:
-        """What a server holds after `fill`, made the first time it is asked for."""
+    def snapshot(self, name: str, on: Fresh[Kind], fill: Callable[[Kind], None]) -> Path:
+        """What a Redis holds after `fill`, made the first time it is asked for."""
         if name not in self._snapshots:
             target = self.home / f"{name}.rdb"
-            with fresh(self.home) as server:
-                fill(server)
-                server.save(target)
+            with on(self.home) as store:
+                fill(store)
+                store.save(target)
             self._snapshots[name] = target
         return self._snapshots[name]
 
-    def filled(self, name: str, *loads: tuple[str, ...]) -> Path:
+    def filled(self, name: str, *loads: tuple[str, ...], on: Fresh[Store] = fresh) -> Path:
         """A snapshot with tasks of ours, submitted through a router: options of mode `bulk`."""
 
-        def fill(server: Server) -> None:
-            place = site(self.home, server)
+        def fill(store: Store) -> None:
+            place = site(self.home, store)
             with router(place) as gate:
                 for options in loads:
                     drive(place, "bulk", gate.address, "--size", "500", *options)
 
-        return self.snapshot(name, fill)
+        return self.snapshot(name, on, fill)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.rig import records
 from bench.rig.processes import ROOT, Child, answer, module, running
-from bench.rig.server import Server, new_folder
+from bench.rig.server import Store, new_folder
 
 REGION = "here"
 APP = str(ROOT / "bench" / "handlers.py") + ":app"
@@ -31,29 +31,29 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One region's servers and file. Everything of it lives in `home`."""
+    """One region's Redis and file. Everything of it lives in `home`."""
 
     home: Path
-    server: Server
+    store: Store
     config: Path
 
 
-def site(home: Path, server: Server, others: Sequence[Server] = ()) -> Site:
+def site(home: Path, store: Store, others: Sequence[Store] = ()) -> Site:
     """Write the region file: ours takes everything, `others` only what it cannot run.
 
     No limit turns work away: a measurement fills regions beyond what is sensible.
     """
     folder = new_folder(home, "site")
     limits = "limits: {max_backlog: 100000000, max_wait: 720h}"
-    lines = [f"  {REGION}: {{redis: {server.url}, residency: [one], {limits}}}"]
+    lines = [f"  {REGION}: {{redis: {store.address}, residency: [one], {limits}}}"]
     for number, other in enumerate(others):
         lines.append(
-            f"  there-{number}: {{redis: {other.url}, residency: [one], weight: 0, {limits}}}"
+            f"  there-{number}: {{redis: {other.address}, residency: [one], weight: 0, {limits}}}"
         )
     config = folder / "regions.yaml"
     text = ["version: 1", f"partitions: {_PARTITIONS}", "regions:", *lines]
     config.write_text("\n".join(text) + "\n")
-    return Site(folder, server, config)
+    return Site(folder, store, config)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from bench.rig import records
 from bench.rig.lab import Lab
 from bench.rig.peers import Contender
 from bench.rig.processes import ROOT, answer, running
-from bench.rig.server import Server, fresh, new_folder
+from bench.rig.server import Fresh, Server, Store, fresh, new_folder
 from bench.rig.services import recording, site, worker_argv
 
 CONCURRENCY = 256
@@ -25,13 +25,14 @@ def ours(
     *,
     concurrency: int = CONCURRENCY,
     processes: int = 1,
-    others: Sequence[Server] = (),
+    others: Sequence[Store] = (),
+    on: Fresh[Store] = fresh,
 ) -> Metrics:
-    """Drain `n` tasks of a snapshot with one worker pool."""
-    with fresh(lab.home, snapshot=snapshot) as server:
-        place = site(lab.home, server, others)
+    """Drain `n` tasks of a snapshot with one worker pool, on a Redis of the snapshot's kind."""
+    with on(lab.home, snapshot=snapshot) as store:
+        place = site(lab.home, store, others)
         argv = worker_argv(place, concurrency=concurrency, processes=processes)
-        return drain(place.home, server, argv, n, processes=processes)
+        return drain(place.home, store, argv, n, processes=processes)
 
 
 def theirs(lab: Lab, peer: Contender, n: int) -> Metrics:
@@ -42,7 +43,7 @@ def theirs(lab: Lab, peer: Contender, n: int) -> Metrics:
         env = {**peer.at(server.url), **recording(lab.home, 1)}
         answer(f"fill-{peer.name}", peer.produce("bulk", n), lab.home, env=env, cwd=peer.cwd)
 
-    snapshot = lab.snapshot(f"{peer.name}-{n}", fill)
+    snapshot = lab.snapshot(f"{peer.name}-{n}", fresh, fill)
     with fresh(lab.home, snapshot=snapshot) as server:
         home = new_folder(lab.home, "peer")
         return drain(home, server, peer.worker(), n, env=peer.at(server.url), cwd=peer.cwd)
@@ -50,7 +51,7 @@ def theirs(lab: Lab, peer: Contender, n: int) -> Metrics:
 
 def drain(
     home: Path,
-    server: Server,
+    store: Store,
     argv: Sequence[str],
     n: int,
     *,
@@ -71,10 +72,10 @@ def drain(
             lambda: records.writers(folder) >= processes or records.count(folder) >= n, _FIRST_S
         )
         began_s = time.monotonic() if processes > 1 else 0.0
-        seen, worker_s, redis_s = records.count(folder), child.cpu_s(), server.cpu_s()
+        seen, worker_s, redis_s = records.count(folder), child.cpu_s(), store.cpu_s()
         child.until(lambda: records.count(folder) >= n, _LIMIT_S)
         seen = records.count(folder) - seen
-        worker_s, redis_s = child.cpu_s() - worker_s, server.cpu_s() - redis_s
+        worker_s, redis_s = child.cpu_s() - worker_s, store.cpu_s() - redis_s
         rss_mb = child.rss_mb()
     starts = [started_s for _, started_s in records.read(folder)][:n]
     starts = [started_s for started_s in starts if started_s >= began_s] or starts

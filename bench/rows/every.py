@@ -1,5 +1,6 @@
 """All rows, in the order they are measured and printed."""
 
+from bench.rows.cluster import CLUSTER
 from bench.rows.drain import DRAIN
 from bench.rows.growth import GROWTH, REGIONS
 from bench.rows.memory import MEMORY
@@ -20,6 +21,7 @@ ROWS: dict[str, Row] = {
         MEMORY,
         GROWTH,
         REGIONS,
+        CLUSTER,
         WORKERS,
         ROUTERS,
         IDLE,

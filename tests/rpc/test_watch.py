@@ -195,7 +195,10 @@ async def test_what_changes_while_reports_are_cut_off_is_seen_as_soon_as_they_ar
 
 
 async def ends_unheard(serving: Running, task_id: str) -> None:
-    """The task ends, and no report says so; all reports of before have been heard."""
+    """The task ends, and no report says so; all reports of before have been heard.
+
+    Of a region on one server, where all channels are.
+    """
     raw = raw_of(serving)
     while len(raw.execute_command("PUBSUB", "SHARDCHANNELS")) < 16:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
@@ -241,6 +244,7 @@ async def test_a_watcher_that_does_not_listen_gets_the_newest_state_not_all_of_t
     assert len(seen) < changes / 2
 
 
+@pytest.mark.standalone
 async def test_one_who_joins_sees_the_task_as_it_is_at_that_moment(serving: Running) -> None:
     task_id = (await serving.submit()).task_id
     first = watch(serving, task_id)
