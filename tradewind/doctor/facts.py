@@ -136,7 +136,8 @@ class RegionFacts:
     silent: tuple[SilentNode, ...] = ()
     partitions: tuple[PartitionFacts, ...] = ()
     watchers: tuple[Watcher, ...] = ()
-    uncovered_slots: int = 0
+    uncovered_slots: int = 0  # that no node owns
+    silent_slots: int = 0  # of primaries that do not answer
     other_partitions: int = 0  # it is in use with so many; 0: with no other number
     keys: KeySample = KeySample()
     rights: Rights = Rights()

@@ -33,7 +33,8 @@ def node_findings(node: NodeFacts, needs: Needs) -> Iterator[Finding]:
             advice="allow +config|get to the user, or run doctor as one that may",
         )
     yield _eviction(node)  # of a replica as well: it may be promoted
-    if node.is_primary:
+    # A replica ignores its limit, and needs one from the moment when it is promoted.
+    if node.is_primary or not node.number("maxmemory"):
         yield from _memory(node)
     yield from durable_findings(node, needs)
     yield from _connections(node)

@@ -89,10 +89,12 @@ def _nodes(region: RegionFacts) -> Iterator[Finding]:
             ERROR if node.is_primary else WARNING,
             "nodes",
             f"a {what} does not answer: {node.cause}",
-            "its partitions are not served until its replica has taken over"
+            "its tasks wait until it is back, or a replica of it has taken over"
             if node.is_primary
             else "its primary has one copy fewer",
-            advice="start it, or forget it: CLUSTER FORGET at the others",
+            advice="start it again with its data; one that is forgotten takes its tasks with it"
+            if node.is_primary
+            else "start it, or forget it: CLUSTER FORGET at the others",
             nodes=(node.address,),
         )
     primaries, replicas = len(region.primaries), len(region.nodes) - len(region.primaries)
@@ -109,6 +111,16 @@ def _nodes(region: RegionFacts) -> Iterator[Finding]:
     else:
         kept = f", {many(max(replicas, seen), 'replica')}" if replicas or seen else ""
         yield Finding(OK, "nodes", f"{told}{kept}")
+    bare = tuple(node.address for node in region.primaries if not node.replicas)
+    if region.kind == "cluster" and 0 < len(bare) < primaries:
+        yield Finding(
+            WARNING,
+            "nodes",
+            f"{len(bare)} of {primaries} primaries without a replica",
+            "one that dies takes its tasks out of reach until it is back",
+            advice="have a new node follow each: CLUSTER REPLICATE",
+            nodes=bare,
+        )
     skews = [node.skew_ms for node in region.nodes]
     apart_ms = max(skews) - min(skews)
     apart_ms -= sum(sorted(node.skew_error_ms for node in region.nodes)[-2:])
@@ -165,7 +177,18 @@ def _coverage(region: RegionFacts) -> Iterator[Finding]:
             "coverage",
             f"{many(region.uncovered_slots, 'slot')} served by nobody",
             "tasks there wait, and submits with a key for them are refused",
-            advice="redis-cli --cluster fix HOST:PORT, once lost nodes are back or given up",
+            advice=f"once lost nodes are back, or their tasks given up: redis-cli --cluster fix "
+            f"{region.primaries[0].address}"
+            if region.primaries
+            else "start the primaries",
+        )
+    if region.silent_slots:
+        yield Finding(
+            ERROR,
+            "coverage",
+            f"{many(region.silent_slots, 'slot')} of primaries that do not answer",
+            "tasks there wait, and submits with a key for them are refused",
+            advice="start them again with their data",
         )
     strict = tuple(
         node.address
@@ -181,7 +204,7 @@ def _coverage(region: RegionFacts) -> Iterator[Finding]:
             ("CONFIG SET cluster-require-full-coverage no",),
             nodes=strict,
         )
-    elif not region.uncovered_slots:
+    elif not region.uncovered_slots and not region.silent_slots:
         yield Finding(OK, "coverage", "all slots are served")
 
 

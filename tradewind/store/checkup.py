@@ -90,8 +90,15 @@ class _Visit:
             region,
             nodes=nodes,
             silent=tuple(_silent(each) for each in seen if each.facts is None),
-            uncovered_slots=uncovered(places) if region.kind == "cluster" else 0,
         )
+        if region.kind == "cluster":
+            answering = [each.place for each in seen if each.facts is not None]
+            owned_by_nobody = uncovered(places)
+            region = replace(
+                region,
+                uncovered_slots=owned_by_nobody,
+                silent_slots=uncovered(answering) - owned_by_nobody,
+            )
         serving = [each for each in seen if each.facts is not None and each.facts.is_primary]
         if not serving:
             return region

@@ -214,11 +214,26 @@ ROWS: dict[str, Row] = {
     ),
     "a primary that does not answer": (
         a_cluster(silent=(SilentNode("r:3", "no answer in time"),)),
-        ERROR, "nodes", "a primary does not answer: no answer in time", "CLUSTER FORGET",
+        ERROR, "nodes", "a primary does not answer: no answer in time", "with its data",
     ),
     "a replica that does not answer": (
         a_cluster(silent=(SilentNode("r:3", "no answer in time", is_primary=False),)),
         WARNING, "nodes", "a replica does not answer: no answer in time", "CLUSTER FORGET",
+    ),
+    "a Cluster of which one primary has no replica": (
+        a_cluster(a_node(WITH_REPLICA, GUARDED, address="r:1"), a_node(address="r:2")),
+        WARNING, "nodes", "1 of 2 primaries without a replica", "CLUSTER REPLICATE",
+    ),
+    "slots of a primary that is dead": (
+        a_cluster(silent_slots=5_461),
+        ERROR, "coverage", "5,461 slots of primaries that do not answer", "with their data",
+    ),
+    "a replica without a limit, which it will need": (
+        a_cluster(
+            *(a_node(WITH_REPLICA, GUARDED, address=at) for at in ("r:1", "r:2")),
+            a_node({"role": "slave", "maxmemory": "0"}, address="r:3"),
+        ),
+        WARNING, "memory", "100.0 MiB used, no limit", "CONFIG SET maxmemory 3072mb",
     ),
     "a Cluster without replicas": (
         a_cluster(a_node(address="r:1"), a_node(address="r:2")),
