@@ -10,6 +10,7 @@ from tests.redis_keys import CLUSTERS
 from tradewind.fleet import RedisTarget
 from tradewind.local.freeports import LOOPBACK
 from tradewind.local.scratch import RedisProcess, cluster_nodes
+from tradewind.local.scratch.server import READY_TIMEOUT_S
 
 #: "cluster": the session's servers are Clusters of three primaries (see tools/test_all.py).
 VARIABLE: Final = "TRADEWIND_TEST_REGIONS"
@@ -34,9 +35,9 @@ class Sharded(RedisProcess):
         """Of the first node."""
         return self.nodes[0].pid
 
-    def start(self) -> None:
+    def start(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         for node in self.nodes:
-            node.start()
+            node.start(timeout_s)
 
     def kill(self) -> None:
         for node in self.nodes:
