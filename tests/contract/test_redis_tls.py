@@ -1,6 +1,6 @@
 """A region whose Redis wants TLS and a login of its own, on each form of Redis.
 
-The wheel's server is built without TLS: one on PATH is taken then, if it has it.
+The wheel's server is built without TLS: another one is taken then, if there is one that has it.
 """
 
 import shutil
@@ -15,6 +15,7 @@ import trustme
 from tests.conftest import Kind, fleet_at
 from tests.redis_keys import connected
 from tests.scripts.world import a_task, outcome, record_of, stored
+from tools import redis_seven
 from tradewind.errors import StoreUnavailable
 from tradewind.fleet import Fleet, RedisTarget, Tls
 from tradewind.local.errors import LocalSetupError
@@ -25,6 +26,7 @@ from tradewind.state import State
 from tradewind.store.region_store import RegionStore
 from tradewind.store.rights import PATTERN
 
+NONE = "no redis-server with TLS was found: install one on PATH"
 USER, PASSWORD = "tradewind", "s3cret"
 
 
@@ -82,10 +84,9 @@ def secured(
         try:
             server = started(stack, kind, tmp_path, args)
         except LocalSetupError as without:
-            on_path = shutil.which("redis-server")
-            if "TLS" not in str(without) or on_path is None:
+            if "TLS" not in str(without):
                 raise
-            monkeypatch.setenv(SERVER_VARIABLE, on_path)
+            monkeypatch.setenv(SERVER_VARIABLE, another_server())
             server = tried(stack, kind, tmp_path, args)
         seed = sentinel(stack, tmp_path, papers, port) if kind == "sentinel" else port
         rules = f"on >{PASSWORD} ~{PATTERN} &{PATTERN} +@all".split()
@@ -100,13 +101,20 @@ def secured(
         yield Secured(fleet, target, server.port)
 
 
+def another_server() -> str:
+    """On PATH, or the one that `make test-all` has unpacked; the test is skipped without."""
+    unpacked = redis_seven.UNPACKED / "redis-server"
+    found = shutil.which("redis-server") or (str(unpacked) if unpacked.exists() else None)
+    return found or pytest.skip(NONE)
+
+
 def tried(stack: ExitStack, kind: Kind, data_dir: Path, args: list[str]) -> RedisProcess:
     try:
         return started(stack, kind, data_dir, args)
     except LocalSetupError as without:
         if "TLS" not in str(without):
             raise
-        pytest.skip("no redis-server with TLS was found: install one on PATH")
+        pytest.skip(NONE)
 
 
 def started(stack: ExitStack, kind: Kind, data_dir: Path, args: list[str]) -> RedisProcess:
