@@ -83,8 +83,12 @@ class _Cluster:
         """
         if self._held is not None and self._held.names_any(foreign):
             self._held = None
-        self._held = await self._best(known, foreign)
-        return self._held.places
+        view = await self._best(known, foreign)
+        if (
+            view.ids
+        ):  # nodes that have not been made a Cluster yet say nothing of whose they will be
+            self._held = view
+        return view.places
 
     async def _best(self, known: Sequence[str], foreign: frozenset[str]) -> _View:
         nodes = dict.fromkeys([*known, *self._region.redis.nodes])

@@ -99,6 +99,14 @@ async def test_once_a_map_is_known_no_other_cluster_is_believed() -> None:
     assert (await learning.primaries(()))[0].address == "n:8", "at another address, it is ours"
 
 
+async def test_a_cluster_that_is_made_later_is_believed_once_it_is() -> None:
+    nodes = Nodes(a=[[], CUT_OFF], b=[[], CUT_OFF], c=DEAD)
+    learning = learner(nodes)
+    assert await learning.primaries(()) == []
+    nodes.now(a=[slots(7), WHOLE])
+    assert (await learning.primaries(()))[0].address == "n:7"
+
+
 async def test_a_map_that_proved_foreign_is_forgotten() -> None:
     nodes = Nodes(a=DEAD, b=[slots(1, b"other"), WHOLE], c=DEAD)
     learning = learner(nodes)
