@@ -285,7 +285,7 @@ class Client:
 
         async def attempt(left_s: float) -> Receipt:
             if attempts.next():
-                spec.request_id = self._request_ids.mint()
+                spec.request_id = self._request_ids.mint(spec.request_id)
             try:
                 return await self._attempt(spec, attempts, min(left_s, ATTEMPT_S))
             except Refusal as refusal:

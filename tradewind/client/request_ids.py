@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tradewind.limits import MAX_CLAIM
+from tradewind.request_ids import group_of
 
 _IDS: Final = MAX_CLAIM  # of one group: what a worker claims at once
 _SPAN_S: Final = 0.005  # from its first to its last: a lone submit has a group of its own
@@ -19,10 +20,11 @@ class RequestIds:
         self._clock = clock
         self._group, self._number, self._since_s = "", _IDS, 0.0
 
-    def mint(self) -> str:
-        """Return a new one."""
+    def mint(self, instead_of: str = "") -> str:
+        """Return a new one; of another group than `instead_of`, whose partition may be moving."""
         now_s = self._clock()
-        if self._number >= _IDS or now_s - self._since_s > _SPAN_S:
+        is_over = self._number >= _IDS or now_s - self._since_s > _SPAN_S
+        if is_over or group_of(instead_of) == self._group:
             self._group, self._number, self._since_s = uuid.uuid4().hex, 0, now_s
         self._number += 1
         return f"{self._group}.{self._number}"

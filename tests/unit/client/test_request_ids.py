@@ -32,6 +32,17 @@ def test_submits_that_do_not_come_together_have_groups_of_their_own() -> None:
     assert group_of(third) != group_of(first)
 
 
+def test_those_that_are_minted_instead_of_others_share_another_group_at_once() -> None:
+    ids = RequestIds(Watch())
+    refused = [ids.mint() for _ in range(3)]
+
+    instead = [ids.mint(one) for one in refused]
+
+    assert len(set(map(group_of, refused))) == len(set(map(group_of, instead))) == 1
+    assert group_of(instead[0]) != group_of(refused[0])
+    assert group_of(ids.mint(instead[0])) not in map(group_of, refused + instead)
+
+
 def test_ids_of_another_form_name_no_group() -> None:
     group = "0123456789abcdef" * 2
 
