@@ -151,7 +151,9 @@ def _rounded(share: int) -> str:
 def _connections(node: NodeFacts) -> Iterator[Finding]:
     now, most = node.number("connected_clients"), node.number("maxclients")
     refused = node.number("rejected_connections")
-    told = f"{now:,} of {most:,}" + (f", {refused:,} refused since its start" if refused else "")
+    told = f"{now:,} of {most:,}" + (
+        f", {refused:,} turned away since its start" if refused else ""
+    )
     if most and now > BUSY * most:
         yield at(
             node,
@@ -164,10 +166,10 @@ def _connections(node: NodeFacts) -> Iterator[Finding]:
     elif refused:
         yield at(
             node,
-            WARNING,
+            INFO,  # one that only looks whether the port is open and hangs up counts, too
             "connections",
             told,
-            "routers or workers could not connect for a while",
+            "they came when it had no connection left, or hung up before they were let in",
             (f"CONFIG SET maxclients {2 * most}", "CONFIG RESETSTAT"),
         )
     else:

@@ -193,9 +193,9 @@ ROWS: dict[str, Row] = {
         a_region(a_node({"connected_clients": "9000"})),
         WARNING, "connections", "9,000 of 10,000", "CONFIG SET maxclients 20000",
     ),
-    "connections that were refused": (
+    "connections that were turned away": (
         a_region(a_node({"rejected_connections": "3"})),
-        WARNING, "connections", "12 of 10,000, 3 refused since its start", "CONFIG RESETSTAT",
+        INFO, "connections", "12 of 10,000, 3 turned away since its start", "CONFIG RESETSTAT",
     ),
     "a clock that is wrong": (
         a_region(a_node(skew_ms=-5_000.0, skew_error_ms=1.0)),
