@@ -116,7 +116,8 @@ def own_redis(tmp_path: Path) -> Iterator[RedisProcess]:
 @pytest.fixture(scope="session")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[int]]:
     """A Cluster of three primaries, of the session: its ports."""
-    with cluster_processes(tmp_path_factory.mktemp("cluster")) as ports:
+    debug = ["--enable-debug-command", "local"]  # digests of keys
+    with cluster_processes(tmp_path_factory.mktemp("cluster"), extra_args=debug) as ports:
         yield list(ports)
 
 

@@ -4,6 +4,8 @@ from typing import Any, cast
 
 import redis
 
+from tradewind.local.scratch.server import wait_until
+
 
 class Slot:
     """The partition's slot, as it moves from its owner to another node, key by key."""
@@ -14,7 +16,8 @@ class Slot:
             cast("Any", redis.Redis(port=port, single_connection_client=True)) for port in ports
         ]
         self._clients = clients
-        self.source: Any = next(c for c in clients if self._owns(c))
+        self.source: Any = next(filter(self._owns, clients), None)
+        assert self.source, f"no node on ports {ports} serves slot {number}"
         self.target: Any = next(c for c in clients if c is not self.source)
         self.ids = [c.execute_command("CLUSTER MYID").decode() for c in (self.source, self.target)]
 
@@ -33,13 +36,21 @@ class Slot:
         self._set(self.target, "STABLE")
 
     def hand_over(self) -> None:
-        """The whole slot to the other node, which owns it from now on."""
+        """The whole slot to the other node, which owns it from now on, as every node knows.
+
+        Handed back before they all know, a late claim of its former owner counts for more than
+        the new one's: then both give it to the other, and nobody serves it.
+        """
         self.open()
         self.send(self.keys(self.source))
         for client in (self.target, self.source, *self._clients):
             self._set(client, "NODE", self.ids[1])
         self.source, self.target = self.target, self.source
         self.ids.reverse()
+        wait_until(
+            lambda: len(set(map(self._claim, self._clients))) == 1,
+            f"the nodes on ports {self.ports} do not agree about slot {self.number}",
+        )
 
     def send(self, keys: list[bytes], *, back: bool = False) -> None:
         sender, receiver = (self.target, self.source) if back else (self.source, self.target)
@@ -50,39 +61,47 @@ class Slot:
     def keys(self, client: Any) -> list[bytes]:
         return sorted(client.execute_command("CLUSTER GETKEYSINSLOT", self.number, 1000))
 
-    def dumps(self) -> list[dict[bytes, bytes]]:
-        """What each of both nodes holds of the slot."""
-        return [self._dump(self.source), self._dump(self.target)]
+    def digests(self) -> list[dict[bytes, bytes]]:
+        """What each of both nodes holds of the slot: a digest a key."""
+        return [self._digests(self.source), self._digests(self.target)]
 
     def keep(self) -> None:
         """Nothing ends by itself, or it could do so between two looks of a slow test."""
         for key in self.keys(self.source):
             self.source.persist(key)
 
-    def image(self) -> dict[bytes, tuple[bytes, int]]:
-        """Everything at the owner, with what is left of its life, for `restore`."""
-        dumps = self._dump(self.source)
-        return {key: (dump, max(0, self.source.pttl(key))) for key, dump in dumps.items()}
+    def image(self) -> dict[bytes, bytes]:
+        """Everything at the owner, for `restore`."""
+        return {key: self.source.dump(key) for key in self.keys(self.source)}
 
-    def restore(self, image: dict[bytes, tuple[bytes, int]]) -> None:
+    def restore(self, image: dict[bytes, bytes]) -> None:
         """Make the owner's keys what they were."""
         with self.source.pipeline(transaction=False) as pipe:
-            for key in self.keys(self.source):
-                pipe.delete(key)
-            for key, (dump, ttl_ms) in image.items():
-                pipe.restore(key, ttl_ms, dump)
+            if keys := self.keys(self.source):
+                pipe.unlink(*keys)
+            for key, dump in image.items():
+                pipe.restore(key, 0, dump)
             pipe.execute()
 
-    def _dump(self, client: Any) -> dict[bytes, bytes]:
+    def _digests(self, client: Any) -> dict[bytes, bytes]:
         keys = self.keys(client)
-        with client.pipeline(transaction=False) as pipe:
-            for key in keys:
-                pipe.execute_command("ASKING")
-                pipe.execute_command("DUMP", key)
-            return dict(zip(keys, pipe.execute()[1::2], strict=True))
+        digests: list[bytes] = client.execute_command("DEBUG", "DIGEST-VALUE", *keys)
+        return dict(zip(keys, digests, strict=True))
 
     def _set(self, client: Any, *state: str) -> None:
         client.execute_command("CLUSTER SETSLOT", self.number, *state)
+
+    def _claim(self, client: Any) -> tuple[str, str]:
+        """Who owns the slot, and by which epoch it says so, as this node has heard."""
+        nodes = client.execute_command("CLUSTER NODES").values()
+        known = {node["node_id"]: node["epoch"] for node in nodes}
+        owners = (
+            owner[2].decode()
+            for low, high, owner, *_ in client.execute_command("CLUSTER SLOTS")
+            if low <= self.number <= high
+        )
+        owner = next(owners, "")
+        return owner, known.get(owner, "")
 
     def _owns(self, client: Any) -> bool:
         info = client.execute_command("CLUSTER SLOTS")
