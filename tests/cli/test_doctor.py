@@ -13,8 +13,9 @@ from tests.conftest import fleet_at
 from tests.redis_keys import connected
 from tests.scripts.world import a_task, an_id, keys_at
 from tradewind.local.freeports import free_ports
-from tradewind.local.scratch import RedisProcess, Watched
+from tradewind.local.scratch import RedisProcess, Watched, redis_process
 from tradewind.store.region_store import RegionStore
+from tradewind.store.rights import acl_rules
 
 
 def a_file(home: Path, *regions: str, more: Sequence[str] = ()) -> Path:
@@ -199,3 +200,22 @@ def test_behind_sentinels_the_primary_its_replicas_and_they_themselves_are_asked
     said = capsys.readouterr().out
     assert f"127.0.0.1:{nowhere}" in said
     assert "1 primary, 1 replica" in said
+
+
+def test_a_command_that_was_renamed_is_named(tmp_path: Path, doctor: Doctor) -> None:
+    with redis_process(tmp_path / "redis", ["--rename-command", "EVAL", ""]) as server:
+        found = doctor(a_file(tmp_path, at(server.port)))
+    assert found["eu-west"]["commands"] == "it does not know eval"
+    assert doctor.status == 1
+
+
+def test_a_login_that_may_not_even_greet_is_told_what_it_lacks(
+    tmp_path: Path, own_redis: RedisProcess, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TW_PASSWORD", "pw")
+    lacking = [rule for rule in acl_rules() if rule != "+client|setname"]
+    connected(own_redis.port).execute_command("ACL SETUSER", "tw", "on", ">pw", *lacking)
+    there = f"redis://tw:${{TW_PASSWORD}}@127.0.0.1:{own_redis.port}"
+    found = doctor(a_file(tmp_path, f"eu-west: {{redis: '{there}', residency: [eu]}}"))
+    place = f"127.0.0.1:{own_redis.port}"
+    assert found["eu-west"]["reachable"] == f"{place}: its login lacks +client|setname"

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import hiredis
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from tests.conftest import Kind, fleet_at
 from tradewind.clock import SystemClock
 from tradewind.doctor import RegionFacts
-from tradewind.local.scratch import RedisProcess
+from tradewind.local.freeports import free_ports
+from tradewind.local.scratch import RedisProcess, cluster_nodes
 from tradewind.store import checkup
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -87,6 +89,15 @@ async def test_the_nodes_of_a_cluster_are_asked_for_its_map_side_by_side() -> No
     async with served(first) as one, served(second) as other:
         facts = await looked("cluster", one, other)
     assert facts.silent == (), "the first has answered, with an empty map"
+
+
+async def test_a_seed_of_another_cluster_is_told_apart_though_the_first_one_is_silent(
+    tmp_path: Path,
+) -> None:
+    with cluster_nodes(tmp_path / "a", 1) as (ours,), cluster_nodes(tmp_path / "b", 1) as (other,):
+        facts = await looked("cluster", *free_ports(1), ours.port, other.port)
+    assert facts.strangers == (f"127.0.0.1:{other.port}",)
+    assert [node.address for node in facts.nodes] == [f"127.0.0.1:{ours.port}"]
 
 
 async def test_a_slow_node_is_pinged_less_often(

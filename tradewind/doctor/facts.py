@@ -123,6 +123,7 @@ class Rights:
     user: str = ""
     is_known: bool = False  # whether it could be found out
     missing: tuple[str, ...] = ()  # of what we use: "+command", "~keys" or "&channels"
+    unknown: tuple[str, ...] = ()  # commands of ours that the server does not have
     is_almighty: bool = False  # it may do everything
 
 
@@ -134,6 +135,7 @@ class RegionFacts:
     kind: str  # as of fleet.RedisTarget
     nodes: tuple[NodeFacts, ...] = ()
     silent: tuple[SilentNode, ...] = ()
+    strangers: tuple[str, ...] = ()  # named for it, and nodes of another Cluster than the first
     partitions: tuple[PartitionFacts, ...] = ()
     watchers: tuple[Watcher, ...] = ()
     uncovered_slots: int = 0  # that no node owns

@@ -61,6 +61,15 @@ def _form(region: RegionFacts) -> Iterator[Finding]:
             advice="name it as {cluster: [HOST:PORT, ...]} in regions.yaml",
             nodes=of_clusters,
         )
+    if region.strangers:
+        yield Finding(
+            ERROR,
+            "form",
+            f"of another Cluster than what is named before: {several(region.strangers)}",
+            "what starts while the others are silent uses that one, and its tasks lie there",
+            advice="take out of regions.yaml those that are not of this region",
+            nodes=region.strangers,
+        )
     if sentinels:
         yield Finding(
             ERROR,
@@ -258,6 +267,15 @@ def _identity(region: RegionFacts, needs: Needs) -> Iterator[Finding]:
 def _rights(region: RegionFacts) -> Iterator[Finding]:
     rights = region.rights
     user = rights.user or "default"
+    if rights.unknown:
+        yield Finding(
+            ERROR,
+            "commands",
+            f"it does not know {several(rights.unknown, 8)}",
+            "calls that need it fail",
+            advice="take what renames it out of redis.conf (rename-command), and restart it",
+            nodes=tuple(node.address for node in region.nodes),
+        )
     if rights.missing:
         yield Finding(
             ERROR,

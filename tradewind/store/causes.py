@@ -1,5 +1,6 @@
 """Why a connection failed, in our words."""
 
+import re
 import socket
 import ssl
 from typing import Final
@@ -9,7 +10,7 @@ from redis import exceptions as redis_errors
 UNKNOWN_COMMAND: Final = "it lacks a command: it is a Sentinel, or has renamed it"
 
 _CAUSES: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
-    ((redis_errors.AuthenticationError, redis_errors.NoPermissionError), "login refused"),
+    ((redis_errors.AuthenticationError,), "login refused"),
     ((redis_errors.BusyLoadingError,), "still loading its data"),
     ((TimeoutError, redis_errors.TimeoutError), "no answer in time"),
     ((ConnectionRefusedError,), "connection refused"),
@@ -26,10 +27,21 @@ _SAID = {
 }
 
 
+_DENIED: Final = re.compile(r"to run the '([a-z|-]+)' command")  # in all of Redis 7 and 8
+
+
+def denied(text: str) -> str:
+    """What a login lacks, of the words of a NOPERM: a command, or some of our keys or channels."""
+    command = _DENIED.search(text)
+    return f"its login lacks +{command[1]}" if command else "its login lacks ~tw:* or &tw:*"
+
+
 def cause_of(error: BaseException) -> str:
     """A cause in our words: raw text from Redis or the socket may hold addresses and secrets."""
     known = error.__context__  # redis-py wraps what it met
     for one in (error, known) if known is not None else (error,):
+        if isinstance(one, redis_errors.NoPermissionError):
+            return denied(str(one))
         for kinds, cause in _CAUSES:
             if isinstance(one, kinds):
                 return cause

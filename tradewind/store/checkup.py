@@ -24,7 +24,7 @@ from tradewind.errors import StoreError, StoreUnavailable
 from tradewind.fleet import Fleet, Region
 from tradewind.limits import SECOND_MS
 from tradewind.store import dial, rights
-from tradewind.store.cluster_map import Place, idle_places, slot_places, uncovered
+from tradewind.store.cluster_map import Place, idle_places, node_ids, slot_places, uncovered
 from tradewind.store.key_sample import key_sample
 from tradewind.store.keys import partition_keys
 from tradewind.store.link import Link, Reply
@@ -76,7 +76,7 @@ class _Visit:
         """All of it."""
         region = RegionFacts(self._region.name, self._region.redis.kind)
         try:
-            places = await self._places()
+            places, strangers = await self._places()
         except StoreError as error:
             cause = error.cause if isinstance(error, StoreUnavailable) else "its answer is odd"
             nodes = self._region.redis.nodes
@@ -89,6 +89,7 @@ class _Visit:
         region = replace(
             region,
             nodes=nodes,
+            strangers=tuple(strangers),
             silent=tuple(_silent(each) for each in seen if each.facts is None),
         )
         if region.kind == "cluster":
@@ -113,44 +114,48 @@ class _Visit:
             rights=await self._rights(serving[0].place.address),
         )
 
-    async def _places(self) -> list[Place]:
-        """The nodes of the region. Raises StoreError if none of a Cluster's answers."""
+    async def _places(self) -> tuple[list[Place], list[str]]:
+        """The nodes of the region, and those named for it that belong to another Cluster.
+
+        Raises StoreError if none of a Cluster's answers.
+        """
         target = self._region.redis
         if target.kind == "sentinel":
-            return [Place(await primary_address(self._region.name, target))]
+            return [Place(await primary_address(self._region.name, target))], []
         if target.kind != "cluster":
-            return [Place(address) for address in target.nodes[:1]]
+            return [Place(address) for address in target.nodes[:1]], []
         failure: StoreError = StoreUnavailable(self._region.name, "no node is named", sent=False)
         is_empty = False  # one that was reset, or has not joined yet, knows of nobody
-        asked = [["CLUSTER", "SLOTS"], ["CLUSTER", "NODES"]]
-        asking = {  # side by side: many that are silent take no longer than one
-            address: asyncio.create_task(self._ask(address, asked)) for address in target.nodes
-        }
+        maps: dict[str, tuple[list[Any], bytes]] = {}
+        # Side by side: many that are silent take no longer than one.
+        for address, answer in zip(
+            target.nodes, await asyncio.gather(*map(self._map, target.nodes)), strict=True
+        ):
+            if isinstance(answer, StoreError):
+                failure = answer
+            elif answer[0]:
+                maps[address] = answer
+            else:
+                is_empty = True
+        if not maps:
+            if is_empty:
+                return [], []
+            raise failure
+        first, (ranges, nodes) = next(iter(maps.items()))
+        ours = node_ids(ranges)
+        strangers = [each for each, (theirs, _) in maps.items() if not ours & node_ids(theirs)]
+        idle = idle_places(nodes, ranges, asked=first)
+        return [*slot_places(ranges, asked=first), *idle], strangers
+
+    async def _map(self, address: str) -> tuple[list[Any], bytes] | StoreError:
+        """What it answers to CLUSTER SLOTS and CLUSTER NODES, or why it does not."""
         try:
-            for address, task in asking.items():
-                try:
-                    slots, nodes = await task
-                except StoreError as error:
-                    failure = error
-                    continue
-                if isinstance(slots, list):
-                    ranges = cast("list[Any]", slots)
-                    is_empty = is_empty or not ranges
-                    if not ranges:
-                        continue
-                    told = nodes if isinstance(nodes, bytes) else b""
-                    return [
-                        *slot_places(ranges, asked=address),
-                        *idle_places(told, ranges, asked=address),
-                    ]
-                failure = StoreUnavailable(self._region.name, why_no_map(slots), sent=False)
-        finally:
-            for task in asking.values():
-                task.cancel()
-            await asyncio.gather(*asking.values(), return_exceptions=True)
-        if is_empty:
-            return []
-        raise failure
+            slots, nodes = await self._ask(address, [["CLUSTER", "SLOTS"], ["CLUSTER", "NODES"]])
+        except StoreError as error:
+            return error
+        if not isinstance(slots, list):
+            return StoreUnavailable(self._region.name, why_no_map(slots), sent=False)
+        return cast("list[Any]", slots), nodes if isinstance(nodes, bytes) else b""
 
     async def _watchers(self) -> tuple[Watcher, ...]:
         """What each Sentinel says."""
@@ -242,8 +247,13 @@ class _Visit:
             said = None
         if said is None:
             return Rights(user)
-        missing, is_almighty = said
-        return Rights(user, is_known=True, missing=tuple(missing), is_almighty=is_almighty)
+        return Rights(
+            user,
+            is_known=True,
+            missing=tuple(said.missing),
+            unknown=tuple(said.unknown),
+            is_almighty=said.is_almighty,
+        )
 
     def _asker(self, address: str) -> "partial[Any]":
         return partial(self._ask, address)

@@ -16,7 +16,7 @@ from tradewind.errors import (
     StoreMoving,
     StoreUnavailable,
 )
-from tradewind.store.causes import UNKNOWN_COMMAND
+from tradewind.store.causes import UNKNOWN_COMMAND, denied
 
 
 class Elsewhere(StoreError):
@@ -52,6 +52,10 @@ def _login_refused(region: str, _partition: int, _text: str) -> StoreError:
     return StoreUnavailable(region, "login refused", sent=False)
 
 
+def _denied(region: str, _partition: int, text: str) -> StoreError:
+    return StoreUnavailable(region, denied(text), sent=False)
+
+
 def _busy(_region: str, _partition: int, _text: str) -> StoreError:
     return Later("busy with a script")
 
@@ -72,7 +76,7 @@ _BY_CLASS: tuple[tuple[type[Exception], Ours], ...] = (
     (redis_errors.BusyLoadingError, lambda _r, _p, _t: Later(_LOADING, doubtful=True)),
     (redis_errors.OutOfMemoryError, lambda region, _p, _t: StoreFull(region)),
     (redis_errors.AuthenticationError, _login_refused),
-    (redis_errors.NoPermissionError, _login_refused),
+    (redis_errors.NoPermissionError, _denied),
 )
 # Replies that redis-py gives no class of their own, by their first word.
 _BY_WORD: dict[str, Ours] = {
@@ -84,7 +88,7 @@ _BY_WORD: dict[str, Ours] = {
     "UNBLOCKED": lambda _r, _p, _t: Elsewhere(_REPLICA),  # a primary that became one
     "unknown": lambda region, _p, _t: StoreUnavailable(region, UNKNOWN_COMMAND, sent=False),
     "NOAUTH": _login_refused,
-    "NOPERM": _login_refused,
+    "NOPERM": _denied,
     "WRONGPASS": _login_refused,
 }
 

@@ -4,7 +4,7 @@
 user that has exactly these rights.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from tradewind.store.link import Command, Reply
 
@@ -104,26 +104,38 @@ def trials(user: str) -> list[Command]:
     return [["ACL", "DRYRUN", user, *command] for command in (*COMMANDS.values(), _FORBIDDEN)]
 
 
-def verdict(answers: list[Reply]) -> tuple[list[str], bool] | None:
-    """What the user lacks, as ACL rules, and whether it may do everything. None: nobody can tell.
+class Verdict(NamedTuple):
+    """What Redis said of a user's rights."""
 
-    Redis says OK, or in words what is missing: the command, the key or the channel.
+    missing: list[str]  # as ACL rules
+    unknown: list[str]  # commands that this server does not have, or calls otherwise
+    is_almighty: bool
+
+
+def verdict(answers: list[Reply]) -> Verdict | None:
+    """What the user lacks, and whether it may do everything. None: nobody can tell.
+
+    Redis says OK, or in words what is missing: the command, the key or the channel. An error is
+    what it answers if it has no such command.
     """
     if any(isinstance(answer, Exception) and _is_denied(answer) for answer in answers):
         return None
     *of_ours, forbidden = answers
     missing: dict[str, None] = {}
+    unknown: list[str] = []
     for name, answer in zip(COMMANDS, of_ours, strict=True):
         said = answer.decode() if isinstance(answer, bytes) else ""
-        if said in {"", "OK"} or name in OPTIONAL:
+        if said == "OK" or name in OPTIONAL:
             continue
-        if said.endswith(" key"):
+        if not said:
+            unknown.append(name)
+        elif said.endswith(" key"):
             missing[f"~{PATTERN}"] = None
         elif said.endswith(" channel"):
             missing[f"&{PATTERN}"] = None
         else:
             missing[f"+{name}"] = None
-    return list(missing), forbidden == b"OK"
+    return Verdict(list(missing), unknown, forbidden == b"OK")
 
 
 def _is_denied(error: Exception) -> bool:

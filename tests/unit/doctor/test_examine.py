@@ -304,6 +304,14 @@ ROWS: dict[str, Row] = {
         a_region(rights=Rights("tw", is_known=True, missing=("+zadd", "~tw:*"))),
         ERROR, "rights", "user tw lacks +zadd, ~tw:*", "ACL SETUSER tw +zadd '~tw:*'",
     ),
+    "a node of another Cluster": (
+        a_cluster(strangers=("r:9",)),
+        ERROR, "form", "of another Cluster than what is named before: r:9", "regions.yaml",
+    ),
+    "a command that was renamed": (
+        a_region(rights=Rights("tw", is_known=True, unknown=("eval",))),
+        ERROR, "commands", "it does not know eval", "rename-command",
+    ),
     "a login that may do everything": (
         a_region(rights=Rights("default", is_known=True, is_almighty=True)),
         INFO, "rights", "user default may do everything", "a user of its own",

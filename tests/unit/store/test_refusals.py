@@ -101,7 +101,11 @@ REPLIES: dict[str, tuple[str, StoreError]] = {
     ),
     "NOPERM: before a script begins": (
         "NOPERM User app has no permissions to run the 'evalsha' command",
-        Unavailable(REGION, "login refused", sent=False),
+        Unavailable(REGION, "its login lacks +evalsha", sent=False),
+    ),
+    "NOPERM: of our keys": (
+        "NOPERM No permissions to access a key",
+        Unavailable(REGION, "its login lacks ~tw:* or &tw:*", sent=False),
     ),
     "no permission inside a script, which may have written": (
         (
