@@ -13,7 +13,7 @@ import pytest
 import redis
 from hypothesis import settings
 
-from tests.redis_keys import connected, flush, leaked_keys, wrong_counts
+from tests.redis_keys import connected, fresh, leaked_keys, wrong_counts
 from tests.sharded import IS_ON, sharded, target_of
 from tradewind.fleet import Fleet, RedisTarget, Region
 from tradewind.local.errors import LocalSetupError
@@ -96,7 +96,7 @@ def shared_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Re
 def redis_servers(shared_servers: list[RedisProcess]) -> list[RedisProcess]:
     """The same, empty. What another test left, its identity above all, would make a region down."""
     for server in shared_servers:
-        flush(server.port)
+        fresh(server.port)
     return shared_servers
 
 
@@ -125,7 +125,7 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[in
 def cluster_ports(shared_cluster: list[int]) -> list[int]:
     """The same, empty."""
     for port in shared_cluster:
-        flush(port)
+        fresh(port)
     return shared_cluster
 
 
@@ -139,7 +139,7 @@ def shared_watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched
 @pytest.fixture
 def watched(shared_watched: Watched) -> Watched:
     """The same, empty."""
-    flush(shared_watched.primary.port)
+    fresh(shared_watched.primary.port)
     return shared_watched
 
 

@@ -1,11 +1,13 @@
 """Looking into a Redis past all our code: what is left there, and whether the counts are right."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, cast
 
 import redis
 
+from tradewind.local.scratch.server import wait_until
+from tradewind.store.dial import CLIENT_NAME
 from tradewind.store.letters import word
 from tradewind.store.ownership import (
     is_owner,
@@ -30,6 +32,26 @@ def connected(port: int) -> Any:
 def flush(port: int) -> None:
     """Empty the server."""
     connected(port).flushall()
+
+
+def fresh(port: int) -> None:
+    """Empty the server, once nobody of the test before is connected any more.
+
+    What a process that was killed had sent is still carried out, after the next test has begun.
+    """
+    here = partial(_connected_names, port)
+    wait_until(lambda: CLIENT_NAME not in here(), f"a test has left a client of ours on {port}")
+    flush(port)
+
+
+def _connected_names(port: int) -> set[str]:
+    client = connected(port)
+    lists = (
+        client.client_list(target_nodes="all").values()
+        if port in CLUSTERS
+        else [client.client_list()]
+    )
+    return {each["name"] for clients in lists for each in clients}
 
 
 def leaked_keys(port: int) -> list[str]:

@@ -1,6 +1,8 @@
 """Case C49b: a region whose Redis is well and where nobody works."""
 
 import signal
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -22,14 +24,14 @@ async def test_c49b_nothing_unpinned_goes_where_nobody_works(world: Yard) -> Non
     worker = "worker-eu-west"
     async with world.client("eu-west") as eu, world.client("us-east") as us:
         for client in (eu, us):  # a test before may have restarted a router, or the worker
+            seen: list[tuple[str, int, Sequence[str]]] = []
 
-            async def at_work(client: Client = client) -> bool:
+            async def at_work(client: Client = client, seen: Any = seen) -> bool:
                 regions, _ = await client.admin.regions()
-                return [(r.health, r.workers) for r in regions if r.name == "eu-west"] == [
-                    ("HEALTHY", 1)
-                ]
+                seen[:] = [(r.health, r.workers, r.reasons) for r in regions if r.name == "eu-west"]
+                return seen[0][:2] == ("HEALTHY", 1)
 
-            await until(at_work, "the router has seen the worker of eu-west")
+            await until(at_work, "the router has seen the worker of eu-west", seen=seen)
         assert await refusal_of(eu, "eu-west") == ""
         world.supervisor.disable_restart(worker)
         world.supervisor.kill(worker, signal.SIGTERM)

@@ -18,6 +18,9 @@ from tradewind.store.region_store import RegionStore
 from tradewind.store.rights import acl_rules
 
 
+pytestmark = pytest.mark.standalone  # those of a Cluster say so themselves
+
+
 def a_file(home: Path, *regions: str, more: Sequence[str] = ()) -> Path:
     path = home / "regions.yaml"
     lines = ["version: 1", "partitions: 16", "regions:", *(f"  {each}" for each in regions), *more]

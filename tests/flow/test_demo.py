@@ -54,7 +54,13 @@ def test_the_demo_accounts_for_every_task_and_leaves_nothing_behind(tmp_path: Pa
 
 
 @pytest.mark.timeout(LIMIT_S)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, id="Ctrl-C"),
+        pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.long),
+    ],
+)
 def test_a_demo_that_is_interrupted_leaves_nothing_behind(
     tmp_path: Path, number: signal.Signals
 ) -> None:

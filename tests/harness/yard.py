@@ -145,10 +145,8 @@ class Yard:
                     found[:] = [(each.region, each.excluded_by) for each in candidates]
                     return all(each.eligible for each in candidates)
 
-                try:
-                    await until(all_are_eligible, f"router-{region} finds all regions eligible")
-                except AssertionError as error:
-                    raise AssertionError(f"{error}: {found}") from None
+                what = f"router-{region} finds all regions eligible"
+                await until(all_are_eligible, what, seen=found)
 
     async def is_in_order(self, patience_s: float = PATIENCE_S) -> None:
         """Wait until no Redis holds a key that nobody will remove, or counts a task wrongly."""
@@ -160,11 +158,8 @@ class Yard:
             found[:] = [*map(leaked_keys, ports), *map(wrong_counts, ports)]
             return not any(found)
 
-        try:
-            what = "every key has an owner or a TTL, every count is right"
-            await until(nothing_is_wrong, what, patience_s=patience_s)
-        except AssertionError as error:
-            raise AssertionError(f"{error}: {found}") from None
+        what = "every key has an owner or a TTL, every count is right"
+        await until(nothing_is_wrong, what, patience_s=patience_s, seen=found)
 
     @asynccontextmanager
     async def overheard(self, region: str) -> AsyncGenerator[bytearray]:

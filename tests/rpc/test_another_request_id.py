@@ -72,8 +72,8 @@ def minted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     mint = RequestIds.mint
 
-    def noted(self: RequestIds) -> str:
-        found.append(mint(self))
+    def noted(self: RequestIds, instead_of: str = "") -> str:
+        found.append(mint(self, instead_of))
         return found[-1]
 
     monkeypatch.setattr(RequestIds, "mint", noted)

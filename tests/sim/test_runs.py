@@ -144,6 +144,7 @@ def test_regions_joined_by_short_links_are_one_residency_group() -> None:
     assert groups["singapore"] == "singapore"
 
 
+@pytest.mark.long
 def test_a_run_from_the_command_line_prints_a_table_and_draws(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,7 @@ from redis.asyncio.connection import (
 from tradewind.fleet import RedisTarget
 
 CONNECT_TIMEOUT_S: Final = 3.0
+CLIENT_NAME: Final = "tradewind"  # of every connection of ours, in CLIENT LIST
 # What the kernel finds out by itself, also of a connection that only waits: a peer that is silent
 # for 8 s is gone. By name, since not every system has all of them.
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3}
@@ -32,7 +33,7 @@ def connection(target: RedisTarget, address: str, *, login: bool = True) -> Abst
         "protocol": 2,
         "socket_timeout": None,
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
-        "client_name": "tradewind",
+        "client_name": CLIENT_NAME,
         "decode_responses": False,
     }
     if target.kind == "unix":
