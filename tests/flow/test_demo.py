@@ -79,6 +79,7 @@ def test_a_demo_that_is_interrupted_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(LIMIT_S + 30)
 def test_a_replay_finishes_what_was_accepted_and_nothing_twice(tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"

@@ -33,7 +33,13 @@ async def suspect(lab: Lab, name: str, arguments: dict[str, float], *, crashes: 
     return task_id
 
 
-@pytest.mark.parametrize("seconds", [0, LONG], ids=["one runs long", "two run long"])
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        pytest.param(0, id="one runs long"),
+        pytest.param(LONG, id="two run long", marks=pytest.mark.long),
+    ],
+)
 async def test_beside_what_runs_long_it_is_dead_soon_and_holds_up_nobody(
     lab: Lab, seconds: int
 ) -> None:

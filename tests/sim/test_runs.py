@@ -56,6 +56,7 @@ def test_a_constrained_policy_keeps_to_the_share_that_may_leave_home(
     assert run(calm, policy, 1, 0.15).abroad == pytest.approx(0.15, abs=0.03)
 
 
+@pytest.mark.long
 def test_the_oracle_sends_abroad_what_it_may_within_a_point_and_no_more_than_helps(
     calm: Scenario,
 ) -> None:
