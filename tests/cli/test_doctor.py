@@ -17,7 +17,6 @@ from tradewind.local.scratch import RedisProcess, Watched, redis_process
 from tradewind.store.region_store import RegionStore
 from tradewind.store.rights import acl_rules
 
-
 pytestmark = pytest.mark.standalone  # those of a Cluster say so themselves
 
 
