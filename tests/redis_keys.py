@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import redis
 
+from tradewind.local.redis_server import find_server
 from tradewind.local.scratch.server import wait_until
 from tradewind.store.dial import CLIENT_NAME
 from tradewind.store.letters import word
@@ -17,6 +18,7 @@ from tradewind.store.ownership import (
     place_of,
     tasks_in,
 )
+from tradewind.store.rights import acl_rules
 
 #: First ports of Clusters that stand for one server each: see tests.sharded.
 CLUSTERS: set[int] = set()
@@ -32,6 +34,13 @@ def connected(port: int) -> Any:
 def flush(port: int) -> None:
     """Empty the server."""
     connected(port).flushall()
+
+
+def allow(port: int, user: str, password: str, *, but: str = "") -> None:
+    """Make a user that may do what we use, `but` for one rule."""
+    newer = set[str]() if find_server().version >= (7, 2) else {"+waitaof", "+client|setinfo"}
+    rules = [rule for rule in acl_rules() if rule not in {but, *newer}]
+    connected(port).execute_command("ACL", "SETUSER", user, "on", f">{password}", *rules)
 
 
 def fresh(port: int) -> None:

@@ -10,12 +10,11 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.conftest import fleet_at
-from tests.redis_keys import connected
+from tests.redis_keys import allow, connected
 from tests.scripts.world import a_task, an_id, keys_at
 from tradewind.local.freeports import free_ports
 from tradewind.local.scratch import RedisProcess, Watched, redis_process
 from tradewind.store.region_store import RegionStore
-from tradewind.store.rights import acl_rules
 
 pytestmark = pytest.mark.standalone  # those of a Cluster say so themselves
 
@@ -215,8 +214,7 @@ def test_a_login_that_may_not_even_greet_is_told_what_it_lacks(
     tmp_path: Path, own_redis: RedisProcess, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TW_PASSWORD", "pw")
-    lacking = [rule for rule in acl_rules() if rule != "+client|setname"]
-    connected(own_redis.port).execute_command("ACL SETUSER", "tw", "on", ">pw", *lacking)
+    allow(own_redis.port, "tw", "pw", but="+client|setname")
     there = f"redis://tw:${{TW_PASSWORD}}@127.0.0.1:{own_redis.port}"
     found = doctor(a_file(tmp_path, f"eu-west: {{redis: '{there}', residency: [eu]}}"))
     place = f"127.0.0.1:{own_redis.port}"

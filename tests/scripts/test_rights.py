@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.conftest import fleet_at
-from tests.redis_keys import connected
+from tests.redis_keys import allow, connected
 from tests.scripts.world import PLACE, a_mark, a_task, claim_batch, dead, exporting, stored
 from tradewind.clock import SystemClock
-from tradewind.doctor import Rights
+from tradewind.doctor import RegionFacts, Rights
 from tradewind.fleet import Fleet
 from tradewind.limits import DAY_MS
 from tradewind.local.scratch import RedisProcess
@@ -29,8 +29,11 @@ IN_PYTHON = re.compile(r'\[\s*"([A-Z]{2,})"(?:, "([A-Z]{2,})")?')
 SENT = re.compile(r'send_command\(\s*"(\w+)"(?:, "([A-Z]+)")?')
 #: Sent by redis-py on each new connection.
 BY_THE_LIBRARY = {"client|setinfo", "client|setname"}
-#: Without these there is nobody to tell of any right.
-VITAL = {"client|setname", "info"}
+#: Without these there is nobody to tell of any right: what is said instead.
+VITAL = {
+    "client|setname": "its login lacks +client|setname",
+    "info": "its login may not read INFO",
+}
 
 
 def used() -> set[str]:
@@ -60,8 +63,7 @@ def test_the_page_names_the_same_rights() -> None:
 @pytest.fixture
 def limited(own_redis: RedisProcess) -> Fleet:
     """A region whose login may do what we use and nothing else."""
-    raw = connected(own_redis.port)
-    raw.execute_command("ACL", "SETUSER", "tw", "on", ">secret", *acl_rules())
+    allow(own_redis.port, "tw", "secret")
     fleet = fleet_at("standalone", [own_redis.port])
     region = fleet.regions["eu-west"]
     target = replace(region.redis, username="tw", password="secret")
@@ -105,8 +107,12 @@ async def test_that_login_is_enough_for_all_that_a_task_may_meet(
     assert raw.acl_log() == []
 
 
+async def looked(fleet: Fleet) -> RegionFacts:
+    return await check_up(fleet.regions["eu-west"], fleet, SystemClock())
+
+
 async def rights(fleet: Fleet) -> Rights:
-    return (await check_up(fleet.regions["eu-west"], fleet, SystemClock())).rights
+    return (await looked(fleet)).rights
 
 
 async def test_doctor_says_that_it_is_enough(limited: Fleet) -> None:
@@ -116,11 +122,12 @@ async def test_doctor_says_that_it_is_enough(limited: Fleet) -> None:
 async def test_doctor_names_each_right_that_is_missing(limited: Fleet, raw: Any) -> None:
     for name in COMMANDS.keys() - OPTIONAL:
         raw.execute_command("ACL", "SETUSER", "tw", f"-{name}")
-        told = await rights(limited)
+        told = await looked(limited)
         if name in VITAL:
-            assert told == Rights()
+            assert told.rights == Rights()
+            assert [node.cause for node in told.silent] == [VITAL[name]]
         else:
-            assert told == Rights("tw", is_known=True, missing=(f"+{name}",))
+            assert told.rights == Rights("tw", is_known=True, missing=(f"+{name}",))
         raw.execute_command("ACL", "SETUSER", "tw", f"+{name}")
 
 
