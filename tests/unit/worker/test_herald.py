@@ -27,7 +27,7 @@ from worker.thrift import Thrift
 from worker.webhooks import Webhooks
 
 KEYS = partition_keys(16)[PLACE]
-TIMEOUT_MS = 500
+TIMEOUT_MS = 1_500
 
 
 @pytest.fixture
