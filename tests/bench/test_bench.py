@@ -13,6 +13,7 @@ from bench.rig.lab import QUICK
 TINY = dataclasses.replace(QUICK, drain=200)
 
 
+@pytest.mark.long
 def test_a_small_drain_is_measured_beside_its_floor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

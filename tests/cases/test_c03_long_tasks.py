@@ -10,7 +10,13 @@ from tradewind.state import State
 
 
 @short_and_full(5)
-@pytest.mark.parametrize("crowd", [False, True], ids=["alone", "many at once"])
+@pytest.mark.parametrize(
+    "crowd",
+    [
+        pytest.param(False, id="alone"),
+        pytest.param(True, id="many at once", marks=pytest.mark.long),
+    ],
+)
 async def test_c03_a_healthy_long_task_stays_with_its_worker(
     make_lab: Callable[..., Lab], scale: Scale, crowd: bool
 ) -> None:

@@ -24,7 +24,13 @@ def leases_of(lab: Lab, server: RedisProcess, task_ids: list[str]) -> list[float
 
 
 @short_and_full(5)
-@pytest.mark.parametrize("after_it", [False, True], ids=["while W2 runs", "after W2 has finished"])
+@pytest.mark.parametrize(
+    "after_it",
+    [
+        pytest.param(False, id="while W2 runs"),
+        pytest.param(True, id="after W2 has finished", marks=pytest.mark.long),
+    ],
+)
 async def test_c57_a_sleeper_that_wakes_up_changes_nothing(
     make_lab: Callable[..., Lab], redis_servers: list[RedisProcess], scale: Scale, after_it: bool
 ) -> None:

@@ -55,6 +55,7 @@ async def test_c23_poison_dies_of_its_crashes_and_nobody_else_does(
     assert not wrong_counts(redis_servers[0].port)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(150)
 @short_and_full(5, timeout_s=400)
 async def test_c23_poison_that_comes_at_once_ends_all_the_same(

@@ -220,7 +220,9 @@ async def test_a_suspect_that_has_to_wait_costs_nothing_meanwhile(
     assert starts[2].at > min(line.at for line in ends)
 
 
-@pytest.mark.parametrize("name", ["kill.itself", "kill.its.parent"])
+@pytest.mark.parametrize(
+    "name", ["kill.itself", pytest.param("kill.its.parent", marks=pytest.mark.long)]
+)
 async def test_what_kills_every_process_is_dead_after_its_crashes(lab: Lab, name: str) -> None:
     parent = lab.start("eu-west", "--app", f"{APP}:app", "--processes", "2")
     task_id = await lab.submit(name, {})
