@@ -59,7 +59,9 @@ EFFECTS: Final[Mapping[Fault, Effects]] = {
     Fault.KILL_CLIENTS: Effects(_AT_ONCE),
     Fault.FULL: Effects((3.0, 8.0)),
     Fault.KILL_WORKER: Effects((0.5, 6.0), interrupts=True),
-    Fault.PAUSE_WORKER: Effects((2.0, 12.0), interrupts=True),
+    # A lease is 6 s, and its end is noticed some seconds later: one that sleeps longer wakes up
+    # while somebody else runs its tasks.
+    Fault.PAUSE_WORKER: Effects((3.0, 16.0), interrupts=True),
     Fault.KILL_ROUTER: Effects((0.5, 6.0)),
     Fault.PAUSE_ROUTER: Effects((2.0, 8.0)),
     Fault.SILENT_LINK: Effects((2.0, 10.0), interrupts=True),

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 QUICK_S: Final = (0.02, 0.4)  # how long a task works
-LONG_S: Final = (3.0, 12.0)  # a lease is 6 s
+LONG_S: Final = (4.0, 14.0)  # a lease is 6 s: a worker that sleeps mostly has one of them
 DELAY_S: Final = (1.0, 15.0)
 AGAIN_S: Final = (0.0, 12.0)  # after which a client sends the same once more, to another router
 CANCEL_S: Final = (0.0, 1.0)
@@ -33,7 +33,7 @@ class Kind(StrEnum):
 #: Parts of the load: kinds of task and their share, in percent. Own choice: every way that a task
 #: can go has some hundred tasks in a run of 8 minutes at 12 a second.
 SHARES: Final = {
-    Kind.PLAIN: 24,
+    Kind.PLAIN: 21,
     Kind.KEYED: 14,
     Kind.UNIQUE: 6,
     Kind.DELAYED: 10,
@@ -41,7 +41,7 @@ SHARES: Final = {
     Kind.FLAKY: 7,
     Kind.CANCELLED: 8,
     Kind.FENCED: 9,
-    Kind.LONG: 5,
+    Kind.LONG: 8,
     Kind.SAFE: 6,
     Kind.EXPIRING: 3,
 }
