@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.exceptions import ResponseError
 
 from tests.conftest import fleet_at
 from tests.redis_keys import allow, connected
@@ -20,7 +21,7 @@ from tradewind.limits import DAY_MS
 from tradewind.local.scratch import RedisProcess
 from tradewind.store.checkup import check_up
 from tradewind.store.region_store import RegionStore
-from tradewind.store.rights import COMMANDS, OPTIONAL, acl_rules
+from tradewind.store.rights import COMMANDS, OPTIONAL, acl_rules, verdict
 from tradewind.task import Cancel
 
 STORE = Path(str(files("tradewind.store")))
@@ -58,6 +59,17 @@ def test_every_command_that_we_send_is_in_the_table_and_no_other() -> None:
 def test_the_page_names_the_same_rights() -> None:
     page = (STORE.parents[1] / "docs" / "doctor.md").read_text()
     assert f"ACL SETUSER tradewind on >PASSWORD {' '.join(acl_rules())}\n" in page
+
+
+@pytest.mark.parametrize(
+    ("said", "unknown"),
+    [("Command 'EVAL' not found", list(COMMANDS.keys() - OPTIONAL)), ("unknown command 'ACL'", [])],
+    ids=["it has none of them", "it cannot be asked"],
+)
+def test_only_a_command_that_is_not_there_is_unknown(said: str, unknown: list[str]) -> None:
+    told = verdict([ResponseError(said)] * (len(COMMANDS) + 1))
+    assert told is not None
+    assert (set(told.unknown), told.missing, told.is_almighty) == (set(unknown), [], False)
 
 
 @pytest.fixture

@@ -115,8 +115,8 @@ class Verdict(NamedTuple):
 def verdict(answers: list[Reply]) -> Verdict | None:
     """What the user lacks, and whether it may do everything. None: nobody can tell.
 
-    Redis says OK, or in words what is missing: the command, the key or the channel. An error is
-    what it answers if it has no such command.
+    Redis says OK, or in words what is missing: the command, the key or the channel. To a command
+    that it does not have it answers with an error; any other says nothing of this one.
     """
     if any(isinstance(answer, Exception) and _is_denied(answer) for answer in answers):
         return None
@@ -128,7 +128,8 @@ def verdict(answers: list[Reply]) -> Verdict | None:
         if said == "OK" or name in OPTIONAL:
             continue
         if not said:
-            unknown.append(name)
+            if "not found" in str(answer):
+                unknown.append(name)
         elif said.endswith(" key"):
             missing[f"~{PATTERN}"] = None
         elif said.endswith(" channel"):
